@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's kernels. Each does the programs [begin, end) of a launch; a program's
+// number counts the grid with its last axis running fastest.
+#ifndef VLLM_KUNLUN_HOST_KERNELS_H_
+#define VLLM_KUNLUN_HOST_KERNELS_H_
+
+#include <cstdint>
+
+#include "contracts/block_table.h"
+
+namespace vllm_kunlun::host {
+
+void gather_block_tables(const GatherBlockTables& a, int64_t begin, int64_t end);
+
+}  // namespace vllm_kunlun::host
+
+#endif  // VLLM_KUNLUN_HOST_KERNELS_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a checked launch reaches a device's kernel.
+#ifndef VLLM_KUNLUN_TORCH_LAUNCH_H_
+#define VLLM_KUNLUN_TORCH_LAUNCH_H_
+
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace vllm_kunlun {
+
+// Elements that one thread handles before a second one pays for its start, which costs
+// several microseconds: a decode batch stays on the calling thread.
+inline constexpr int64_t kElementsPerThread = 32768;
+
+// Runs the host kernel over all programs of a launch. `elements` is a guess at what one
+// program touches.
+template <class Args>
+void launch_on_host(void (*kernel)(const Args&, int64_t, int64_t), const Args& args,
+                    int64_t programs, int64_t elements) {
+  const int64_t grain = kElementsPerThread / std::max<int64_t>(elements, 1);
+  at::parallel_for(0, programs, std::max<int64_t>(grain, 1),
+                   [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+}
+
+inline void drop_arguments(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+}
+
+// The implementation for meta tensors of an op that only writes to its arguments.
+inline torch::CppFunction nothing_to_infer() {
+  return torch::CppFunction::makeFromBoxedFunction<&drop_arguments>();
+}
+
+}  // namespace vllm_kunlun
+
+#endif  // VLLM_KUNLUN_TORCH_LAUNCH_H_

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which op of ours does the work of which Triton kernel of the V2 runner."""
+
+PACKAGE = "vllm.v1.worker.gpu."
+
+# (module below PACKAGE, kernel) -> op in torch.ops.vllm_kunlun. The op is named for the
+# kernel, without leading "_" and trailing "_kernel", unless two kernels share a name.
+KERNELS: dict[tuple[str, str], str] = {
+    ("block_table", "_gather_block_tables_kernel"): "gather_block_tables",
+}
+
+
+def op_name(module: str, kernel: str) -> str | None:
+    """Return the op for `kernel` of the module with full name `module`, if any."""
+    return KERNELS.get((module.removeprefix(PACKAGE), kernel))

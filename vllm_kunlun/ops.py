@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled ops, ``torch.ops.vllm_kunlun``."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vllm_kunlun.kernels import op_name
+
+LIBRARY = Path(__file__).with_name("lib") / "libvllm_kunlun_host.so"
+
+
+@cache
+def load() -> None:
+    """Load the library that defines the ops; once is enough.
+
+    Raises:
+        ImportError: the library is not there, or was built for another torch.
+    """
+    if not LIBRARY.is_file():
+        raise ImportError(
+            f"{LIBRARY} is missing, so vllm-kunlun has no kernels: install the wheel "
+            "that scripts/apply_and_build.sh leaves in dist/."
+        )
+    try:
+        torch.ops.load_library(LIBRARY)
+    except OSError as error:
+        raise ImportError(
+            f"{LIBRARY} does not load with torch {torch.__version__} ({error}): it was "
+            "built from other sources or for another torch, so build it again with "
+            "scripts/apply_and_build.sh."
+        ) from error
+
+
+def find_op(module: str, kernel: str) -> Any | None:
+    """Return the op that does the work of upstream's `kernel` in `module`, if any."""
+    name = op_name(module, kernel)
+    if name is None:
+        return None
+    load()
+    return getattr(torch.ops.vllm_kunlun, name).default
+
+
+def flagged_overloads(op: Any) -> dict[str, Any]:
+    """Return the overloads of `op` by the constexpr flag that selects each.
+
+    A kernel whose parameters change their type with a flag has an overload for it,
+    named as the flag is.
+    """
+    packet = op.overloadpacket
+    flags = [flag for flag in packet.overloads() if flag != "default"]
+    return {flag: getattr(packet, flag) for flag in flags}
