@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands behind scripts/fetch, apply, export, verify and status."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fork import apply as applying
+from fork import config
+from fork import export as exporting
+from fork import fetch as fetching
+from fork import status as showing
+from fork import verify as verifying
+from fork.errors import ForkError, explain_os_error
+from fork.git import GitError
+from fork.paths import Layout
+
+app = typer.Typer(
+    help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+Version = Annotated[
+    Optional[str],  # noqa: UP045  (typer evaluates this on Python 3.10 too)
+    typer.Option("--upstream", help="The vLLM version, else upstream.toml's default."),
+]
+Offline = Annotated[
+    bool, typer.Option("--offline", help="Use the download cache alone.")
+]
+
+
+def say(text: str) -> None:
+    """Print one line of progress."""
+    _out.print(text, markup=False)
+
+
+def _settings(version: str | None) -> tuple[Layout, config.Upstream]:
+    layout = Layout()
+    return layout, config.load(layout.config).upstream(version)
+
+
+@app.command()
+def fetch(
+    what: Annotated[
+        list[str], typer.Argument(help="sdist, donor, or a name from [weights].")
+    ] = ["sdist", "donor"],  # noqa: B006  (typer copies it)
+    version: Version = None,
+    offline: Offline = False,
+) -> None:
+    """Download the pinned files into the cache and check them."""
+    layout, upstream = _settings(version)
+    known = {"sdist": upstream.sdist, "donor": upstream.donor}
+    known |= config.load(layout.config).weights
+    for name in what:
+        if name not in known:
+            raise ForkError(f"There is no file {name!r}: choose of {', '.join(known)}.")
+        say(str(fetching.fetch(known[name], offline=offline, say=say)))
+
+
+@app.command()
+def apply(
+    version: Version = None,
+    offline: Offline = False,
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Keep the present tree under a name.")
+    ] = False,
+) -> None:
+    """Make build/vllm-VERSION: upstream, and one commit per patch."""
+    layout, upstream = _settings(version)
+    applying.apply(layout, upstream, offline=offline, set_aside=set_aside, say=say)
+
+
+@app.command()
+def export(version: Version = None, offline: Offline = False) -> None:
+    """Write the commits of build/vllm-VERSION as patches/VERSION."""
+    layout, upstream = _settings(version)
+    exporting.export(layout, upstream, offline=offline, say=say)
+
+
+@app.command()
+def verify(
+    version: Version = None,
+    offline: Offline = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write what came out into upstream.toml.")
+    ] = False,
+) -> None:
+    """Prove that the series applies strictly and exports to the same bytes."""
+    layout, upstream = _settings(version)
+    try:
+        verifying.verify(layout, upstream, offline=offline, update=update, say=say)
+    except verifying.NotAFixpoint as error:
+        _err.print(f"error: {error}", markup=False)
+        _out.print(error.fix, markup=False, end="")
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def status(version: Version = None) -> None:
+    """Show the patches, and whether tree, series and lock agree."""
+    layout, upstream = _settings(version)
+    found = showing.status(layout, upstream)
+    table = Table("#", "patch", "subject", "files", "+", "-", "forwarded", "drop when")
+    for number, row in enumerate(found.rows, 1):
+        counts = (str(row.files), str(row.added), str(row.removed))
+        table.add_row(
+            str(number), row.name, row.subject, *counts, row.forwarded, row.drop_when
+        )
+    _out.print(table, soft_wrap=False)
+    for note in found.notes:
+        say(note)
+
+
+def main() -> int:
+    """Run a command; every foreseeable failure is one sentence and exit code 1."""
+    try:
+        app(standalone_mode=True)
+    except ForkError as error:
+        for line in str(error).splitlines():
+            _err.print(f"error: {line}", markup=False)
+    except OSError as error:
+        _err.print(f"error: {explain_os_error(error)}", markup=False)
+    except GitError as error:
+        _err.print(f"error: git failed: {error}.", markup=False)
+    except subprocess.CalledProcessError as error:
+        _err.print(f"error: {error}.", markup=False)
+    return 1

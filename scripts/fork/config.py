@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads upstream.toml, and writes the lock in it without touching the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from fork.errors import ForkError, shown
+from fork.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file on the package index, pinned by name, size and digest."""
+
+    project: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What the series must come out as; written by the tools alone."""
+
+    base: str = ""
+    series: str = ""
+    tree: str = ""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """One maintained upstream version."""
+
+    version: str
+    revision: int
+    torch: str
+    sdist: Artifact
+    donor: Artifact
+    lock: Lock
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole of upstream.toml."""
+
+    path: Path
+    default: str
+    upstreams: Mapping[str, Upstream]
+    weights: Mapping[str, Artifact]
+
+    def upstream(self, version: str | None = None) -> Upstream:
+        """Return the asked-for version, or the default one."""
+        wanted = version or self.default
+        if wanted not in self.upstreams:
+            known = ", ".join(self.upstreams)
+            raise ForkError(
+                f"vLLM {wanted} is not maintained here: {shown(self.path)} has {known}."
+            )
+        return self.upstreams[wanted]
+
+
+def load(path: Path) -> Config:
+    """Read and check upstream.toml."""
+    try:
+        data: dict[str, Any] = tomlkit.parse(path.read_text("utf-8")).unwrap()
+    except FileNotFoundError:
+        raise ForkError(
+            f"{path} is missing: run the tools from a complete clone of the project."
+        ) from None
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise ForkError(f"{shown(path)} is not valid TOML: {error}.") from None
+    reader = _Reader(path)
+    upstreams = {
+        version: Upstream(
+            version=version,
+            revision=reader.number(table, "revision", where=version),
+            torch=reader.text(table, "torch", where=version),
+            sdist=reader.artifact(table, "sdist", where=version),
+            donor=reader.artifact(table, "donor", where=version),
+            lock=Lock(**reader.table(table, "lock", where=version)),
+        )
+        for version, table in reader.table(data, "upstream").items()
+    }
+    weights = {
+        name: reader.artifact(data["weights"], name, where="weights")
+        for name in data.get("weights", {})
+    }
+    default = reader.text(data, "default")
+    config = Config(path, default, upstreams, weights)
+    config.upstream()
+    return config
+
+
+def write_lock(path: Path, version: str, lock: Lock) -> bool:
+    """Record a lock; return whether the file had to change."""
+    text = path.read_bytes().decode("utf-8")
+    document = tomlkit.parse(text)
+    table: Any = document["upstream"]
+    for key, value in asdict(lock).items():
+        table[version]["lock"][key] = value
+    new = tomlkit.dumps(document)
+    if new == text:
+        return False
+    write_atomically(path, new.encode("utf-8"))
+    return True
+
+
+class _Reader:
+    """Takes typed values out of the parsed file, naming what is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _get(self, table: Any, key: str, kind: type, where: str) -> Any:
+        value = table.get(key) if isinstance(table, dict) else None
+        if not isinstance(value, kind):
+            name = f"{where}.{key}" if where else key
+            raise ForkError(
+                f"{shown(self._path)} has no usable `{name}` (found {value!r}): "
+                f"give it a {kind.__name__}."
+            )
+        return value
+
+    def table(self, table: Any, key: str, where: str = "") -> dict[str, Any]:
+        result: dict[str, Any] = self._get(table, key, dict, where)
+        return result
+
+    def text(self, table: Any, key: str, where: str = "") -> str:
+        return str(self._get(table, key, str, where))
+
+    def number(self, table: Any, key: str, where: str = "") -> int:
+        return int(self._get(table, key, int, where))
+
+    def artifact(self, table: Any, key: str, where: str) -> Artifact:
+        raw = self.table(table, key, where)
+        name = f"{where}.{key}"
+        artifact = Artifact(
+            project=self.text(raw, "project", name),
+            version=self.text(raw, "version", name),
+            file=self.text(raw, "file", name),
+            size=self.number(raw, "size", name),
+            sha256=self.text(raw, "sha256", name),
+        )
+        if not re.fullmatch(r"[0-9a-f]{64}", artifact.sha256):
+            raise ForkError(
+                f"{shown(self._path)}: `{name}.sha256` is {artifact.sha256!r}, "
+                "not 64 lower-case hexadecimal digits."
+            )
+        if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", artifact.file):
+            raise ForkError(
+                f"{shown(self._path)}: `{name}.file` is {artifact.file!r}, "
+                "not a plain file name."
+            )
+        return artifact

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shows the series at a glance, and whether tree, series and lock agree."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fork import message, series, state
+from fork.config import Upstream
+from fork.errors import ForkError, shown
+from fork.paths import Layout
+
+
+@dataclass(frozen=True)
+class Row:
+    """One patch as the table shows it."""
+
+    name: str
+    subject: str
+    files: int
+    added: int
+    removed: int
+    forwarded: str
+    drop_when: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """The table, and one sentence each on tree and lock."""
+
+    rows: list[Row]
+    notes: list[str]
+
+
+def status(layout: Layout, upstream: Upstream) -> Status:
+    """Look at everything, change nothing."""
+    patches = series.read(layout.series_dir(upstream.version))
+    rows = [_row(name, content) for name, content in patches.patches.items()]
+    locked = upstream.lock.series == patches.digest
+    notes = [
+        "The series is the one that upstream.toml locks."
+        if locked
+        else "The series is not the one that upstream.toml locks: run scripts/verify."
+    ]
+    return Status(rows, [*notes, _tree_note(layout, upstream, patches)])
+
+
+def _row(name: str, content: bytes) -> Row:
+    head, _, diff = content.decode("utf-8", "replace").partition("\ndiff --git ")
+    headers, _, body = head.partition("\n\n")
+    subject = re.search(r"^Subject: (.*(?:\n .*)*)", headers, re.MULTILINE)
+    title = re.sub(r"\n ", " ", subject[1]) if subject else "(none)"
+    parsed = message.parse(f"{title}\n\n{body.rpartition('---')[0]}")
+    lines = diff.splitlines()
+    return Row(
+        name=name,
+        subject=parsed.subject,
+        files=content.count(b"\ndiff --git "),
+        added=sum(x.startswith("+") and not x.startswith("+++ ") for x in lines),
+        removed=sum(x.startswith("-") and not x.startswith("--- ") for x in lines),
+        forwarded=parsed.trailer(message.FORWARDED) or "(missing)",
+        drop_when=parsed.trailer(message.DROP_WHEN) or "(missing)",
+    )
+
+
+def _tree_note(layout: Layout, upstream: Upstream, patches: series.Series) -> str:
+    tree = layout.tree(upstream.version)
+    if not tree.exists():
+        return f"{shown(tree)} does not exist: run scripts/apply."
+    try:
+        repository, known = state.open_tree(tree, upstream.version)
+        state.refuse_uncommitted(repository)
+    except ForkError as error:
+        return str(error)
+    if repository.commit_id("HEAD") != known.tip:
+        return f"{shown(tree)} has commits to export: run scripts/export."
+    if known.files != state.digests(patches):
+        return f"{shown(tree)} holds an older series: run scripts/apply."
+    return f"{shown(tree)} holds the series, with nothing to export."
