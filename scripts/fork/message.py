@@ -68,6 +68,15 @@ def parse(text: str) -> Message:
     return Message(subject, "\n\n".join(rest), tuple(trailers or ()))
 
 
+def of_patch(patch: bytes) -> Message:
+    """Read the message of a patch file as it is written, nothing cut off."""
+    head, _, _ = patch.decode("utf-8", "replace").partition("\ndiff --git ")
+    headers, _, body = head.partition("\n\n")
+    subject = re.search(r"^Subject: (.*(?:\n[ \t].*)*)", headers, re.MULTILINE)
+    title = " ".join(subject[1].split()) if subject else ""
+    return parse(f"{title}\n\n{body}")
+
+
 def _trailers(paragraph: str) -> list[tuple[str, str]] | None:
     found: list[tuple[str, str]] = []
     for line in paragraph.splitlines():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fork import message, series, state
@@ -47,11 +46,8 @@ def status(layout: Layout, upstream: Upstream) -> Status:
 
 
 def _row(name: str, content: bytes) -> Row:
-    head, _, diff = content.decode("utf-8", "replace").partition("\ndiff --git ")
-    headers, _, body = head.partition("\n\n")
-    subject = re.search(r"^Subject: (.*(?:\n .*)*)", headers, re.MULTILINE)
-    title = re.sub(r"\n ", " ", subject[1]) if subject else "(none)"
-    parsed = message.parse(f"{title}\n\n{body.rpartition('---')[0]}")
+    parsed = message.of_patch(content)
+    diff = content.decode("utf-8", "replace").partition("\ndiff --git ")[2]
     lines = diff.splitlines()
     return Row(
         name=name,

@@ -63,16 +63,7 @@ def _lint(patches: Series) -> None:
     """Check the messages as the files have them, before git has cut anything off."""
     findings = []
     for name, content in patches.patches.items():
-        head, _, _ = content.partition(b"\ndiff --git ")
-        text, cut, rest = head.decode("utf-8", "replace").partition("\n---\n")
-        if not cut or rest.strip():
-            findings.append(
-                f"{name}: the message must end with the only line `---` before the "
-                "first `diff --git`; write any other such line differently."
-            )
-            continue
-        _, _, body = text.partition("\n\n")
-        parsed = message.parse(f"subject\n\n{body}")
+        parsed = message.of_patch(content)
         findings += message.lint(parsed, name)
         if (own := parsed.trailer(PATCH_FILE)) != name:
             findings.append(
