@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel provider: V2's kernel launches become calls of our torch ops.
+
+An op's schema names the kernel's parameters as upstream spells them, so binding
+needs no adapter: each argument is taken by name from the launch, and ``grid_x``
+and ``grid_y`` (for kernels that know a size only from their grid) from the grid.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm_kunlun import __version__, ops
+
+Grid = tuple[int, ...]
+Launcher = Callable[[Grid, Mapping[str, Any]], None]
+
+
+class KunlunKernels:
+    """`vllm.kernel_provider.KernelProvider` on top of ``torch.ops.vllm_kunlun``."""
+
+    name = "vllm-kunlun"
+    vllm_version = __version__
+    modules = ("vllm.v1.worker.gpu.",)
+
+    def bind(
+        self, module: str, kernel: str, parameters: tuple[str, ...]
+    ) -> Launcher | None:
+        """Return the launcher of `kernel`, or None where we have no op for it.
+
+        Raises:
+            RuntimeError: the op asks for a parameter that the kernel does not have.
+        """
+        op = ops.find_op(module, kernel)
+        if op is None:
+            return None
+        launch = make_launcher(op, parameters)
+        for flag, overload in ops.flagged_overloads(op).items():
+            launch = choose(flag, make_launcher(overload, parameters), launch)
+        return launch
+
+
+def choose(flag: str, when: Launcher, otherwise: Launcher) -> Launcher:
+    """Return a launcher that is `when` where the kernel's constexpr `flag` is true."""
+
+    def launch(grid: Grid, arguments: Mapping[str, Any]) -> None:
+        (when if arguments[flag] else otherwise)(grid, arguments)
+
+    return launch
+
+
+def make_launcher(op: Any, parameters: tuple[str, ...]) -> Launcher:
+    """Return a function that calls `op` with a launch's arguments, by name."""
+    names = [argument.name for argument in op._schema.arguments]
+    unknown = set(names) - set(parameters) - {"grid_x", "grid_y"}
+    if unknown:
+        raise RuntimeError(
+            f"{op} takes {', '.join(sorted(unknown))}, which the kernel does not have: "
+            "vllm-kunlun and vllm are not of one build."
+        )
+    wants_grid = not {"grid_x", "grid_y"}.isdisjoint(names)
+
+    def launch(grid: Grid, arguments: Mapping[str, Any]) -> None:
+        if wants_grid:
+            grid_y = grid[1] if len(grid) > 1 else 1
+            arguments = {**arguments, "grid_x": grid[0], "grid_y": grid_y}
+        op(*[arguments[name] for name in names])
+
+    return launch
