@@ -6,7 +6,9 @@ PACKAGE = "vllm.v1.worker.gpu."
 # (module below PACKAGE, kernel) -> op in torch.ops.vllm_kunlun. The op is named for the
 # kernel, without leading "_" and trailing "_kernel", unless two kernels share a name.
 KERNELS: dict[tuple[str, str], str] = {
+    ("block_table", "_compute_slot_mappings_kernel"): "compute_slot_mappings",
     ("block_table", "_gather_block_tables_kernel"): "gather_block_tables",
+    ("buffer_utils", "_apply_write_kernel"): "apply_write",
 }
 
 

@@ -7,9 +7,14 @@
 #include <cstdint>
 
 #include "contracts/block_table.h"
+#include "contracts/staged_write.h"
 
 namespace vllm_kunlun::host {
 
+// One thread, in order: overlapping writes depend on it.
+void apply_write(const ApplyWrite& a);
+
+void compute_slot_mappings(const ComputeSlotMappings& a, int64_t begin, int64_t end);
 void gather_block_tables(const GatherBlockTables& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host

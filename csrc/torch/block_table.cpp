@@ -55,6 +55,66 @@ void on_host(const GatherBlockTables& a) {
   launch_on_host(host::gather_block_tables, a, a.num_groups * a.num_rows, elements);
 }
 
+void check_indices(const OpCheck& check, const ComputeSlotMappings& a,
+                   int64_t num_positions) {
+  for (int64_t i = 0; i < a.num_columns; ++i) {
+    check.index("query_start_loc", i, a.query_start_loc[i],
+                i > 0 ? a.query_start_loc[i - 1] : 0, num_positions + 1);
+  }
+  for (int64_t i = 0; i + 1 < a.num_columns; ++i) {
+    check.index("idx_mapping", i, a.idx_mapping[i], 0, INT64_MAX);
+    for (int64_t g = 0; g < a.num_groups; ++g) {
+      const int64_t limit = a.block_table_strides[g] * a.block_sizes[g] * a.cp_size;
+      for (int64_t t = a.query_start_loc[i]; t < a.query_start_loc[i + 1]; ++t) {
+        check.index("pos", t, a.pos[t], 0, limit);
+      }
+    }
+  }
+}
+
+template <void (*kLaunch)(const ComputeSlotMappings&)>
+void compute_slot_mappings(int64_t max_num_tokens, const Tensor& idx_mapping,
+                           const Tensor& query_start_loc, const Tensor& pos,
+                           const Tensor& block_table_ptrs,
+                           const Tensor& block_table_strides, const Tensor& block_sizes,
+                           const Tensor& slot_mappings_ptr,
+                           int64_t slot_mappings_stride, int64_t cp_rank,
+                           int64_t cp_size, int64_t cp_interleave, int64_t pad_id,
+                           int64_t grid_x, int64_t grid_y) {
+  const OpCheck check("compute_slot_mappings", idx_mapping);
+  check.at_least("CP_SIZE", cp_size, 1);
+  check.at_least("CP_INTERLEAVE", cp_interleave, 1);
+  check.in_range("cp_rank", cp_rank, 0, cp_size);
+  const ComputeSlotMappings args{
+      max_num_tokens,
+      check.flat<const int32_t>("idx_mapping", idx_mapping, grid_y - 1),
+      check.flat<const int32_t>("query_start_loc", query_start_loc, grid_y),
+      check.flat<const int64_t>("pos", pos, 0),
+      {check.flat<const uint64_t>("block_table_ptrs", block_table_ptrs, grid_x)},
+      check.flat<const int64_t>("block_table_strides", block_table_strides, grid_x),
+      check.flat<const int32_t>("block_sizes", block_sizes, grid_x),
+      check.rows<int64_t>("slot_mappings_ptr", slot_mappings_ptr, slot_mappings_stride,
+                          grid_x),
+      slot_mappings_stride,
+      cp_rank,
+      cp_size,
+      cp_interleave,
+      pad_id,
+      grid_x,
+      grid_y};
+  check.in_range("max_num_tokens", max_num_tokens, 0, slot_mappings_ptr.size(-1) + 1);
+  if (checks_indices()) {
+    check_indices(check, args, std::min(pos.numel(), slot_mappings_ptr.size(-1)));
+  }
+  kLaunch(args);
+}
+
+void on_host(const ComputeSlotMappings& a) {
+  const int64_t programs = a.num_groups * a.num_columns;
+  launch_on_host(host::compute_slot_mappings, a, programs,
+                 a.max_num_tokens / std::max<int64_t>(a.num_columns, 1));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
@@ -65,14 +125,22 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "Tensor(a!) dst_block_table_ptrs, Tensor block_table_strides, "
       "Tensor num_blocks_ptr, int num_blocks_stride, int num_reqs, int grid_x, "
       "int grid_y) -> ()");
+  m.def(
+      "compute_slot_mappings(int max_num_tokens, Tensor idx_mapping, "
+      "Tensor query_start_loc, Tensor pos, Tensor block_table_ptrs, "
+      "Tensor block_table_strides, Tensor block_sizes, Tensor(a!) slot_mappings_ptr, "
+      "int slot_mappings_stride, int cp_rank, int CP_SIZE, int CP_INTERLEAVE, "
+      "int PAD_ID, int grid_x, int grid_y) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("gather_block_tables", &gather_block_tables<on_host>);
+  m.impl("compute_slot_mappings", &compute_slot_mappings<on_host>);
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("gather_block_tables", nothing_to_infer());
+  m.impl("compute_slot_mappings", nothing_to_infer());
 }
 
 }  // namespace vllm_kunlun

@@ -62,9 +62,7 @@ void OpCheck::check_rows(const char* name, const at::Tensor& t, int64_t stride,
                          int64_t least) const {
   if (t.device() != device_)
     fail(name, "on " + text(device_), "on " + text(t.device()));
-  if (t.dim() < 2) {
-    fail(name, "of at least 2 dimensions", "of shape " + text(t.sizes()));
-  }
+  if (t.dim() == 0) fail(name, "of at least 1 dimension", "a scalar");
   if (t.stride(0) != stride) {
     fail(name, "of row stride " + text(stride) + " as its stride argument says",
          "of row stride " + text(t.stride(0)));

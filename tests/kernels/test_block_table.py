@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from oracle import Arena, Case, compare
+from oracle import Arena, Case, compare, opcheck
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,125 @@ def test_gather_block_tables(case: Gather) -> None:
     compare(case.make)
 
 
+@dataclass(frozen=True)
+class Slots:
+    """What decides a compute_slot_mappings case."""
+
+    block_sizes: tuple[int, ...]
+    query_lens: tuple[int, ...]
+    spare_tokens: int
+    computed: tuple[int, ...]
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_interleave: int = 1
+    seed: int = 0
+
+    def make(self) -> Case:
+        """Build the launch."""
+        g = torch.Generator().manual_seed(self.seed)
+        arena = Arena()
+        lens = torch.tensor(self.query_lens, dtype=torch.int64)
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), lens.cumsum(0)])
+        pos = [
+            torch.arange(n) + c
+            for n, c in zip(self.query_lens, self.computed, strict=True)
+        ]
+        longest = max([0, *(int(p[-1]) for p in pos if len(p))])
+        max_num_reqs = len(self.query_lens) + 1
+        tables, strides = [], []
+        for i, size in enumerate(self.block_sizes):
+            strides.append(longest // (size * self.cp_size) + 1)
+            ids = torch.randint(2000, (max_num_reqs, strides[-1]), generator=g)
+            tables.append(arena.tensor(f"table{i}", ids))
+        max_num_tokens = int(starts[-1]) + self.spare_tokens
+        shape = (len(tables), max_num_tokens + 3)
+        slots = arena.blank("slots", shape, torch.int64)
+        order = torch.randperm(max_num_reqs, generator=g)[: len(self.query_lens)]
+        positions = torch.cat([torch.empty(0, dtype=torch.int64), *pos])
+        arguments = {
+            "max_num_tokens": max_num_tokens,
+            "idx_mapping": arena.tensor("order", order),
+            "query_start_loc": arena.tensor("starts", starts),
+            "pos": arena.tensor("pos", positions, torch.int64),
+            "block_table_ptrs": arena.addresses(tables),
+            "block_table_strides": torch.tensor(strides),
+            "block_sizes": arena.tensor("sizes", self.block_sizes),
+            "slot_mappings_ptr": slots,
+            "slot_mappings_stride": slots.stride(0),
+            "cp_rank": self.cp_rank,
+            "CP_SIZE": self.cp_size,
+            "CP_INTERLEAVE": self.cp_interleave,
+            "PAD_ID": -1,
+            "TRITON_BLOCK_SIZE": 1024,
+        }
+        grid = (len(tables), len(self.query_lens) + 1)
+        return Case(
+            "block_table", "_compute_slot_mappings_kernel", grid, arguments, arena
+        )
+
+
+@st.composite
+def slot_mappings(draw: st.DrawFn) -> Slots:
+    """Draw a case."""
+    query_lens = draw(st.lists(st.integers(0, 20), max_size=6))
+    cp_size = draw(st.sampled_from([1, 1, 2, 4]))
+    interleave = draw(st.sampled_from([1, 2, 4]))
+    size = st.sampled_from([4, 12, 16, 64])
+    return Slots(
+        block_sizes=tuple(draw(st.lists(size, min_size=1, max_size=3))),
+        query_lens=tuple(query_lens),
+        spare_tokens=draw(st.integers(0, 9)),
+        computed=tuple(draw(st.integers(0, 300)) for _ in query_lens),
+        cp_size=cp_size,
+        cp_rank=draw(st.integers(0, cp_size - 1)),
+        cp_interleave=interleave,
+        seed=draw(st.integers(0, 2**31)),
+    )
+
+
+@given(slot_mappings())
+@example(Slots((16,), (), 5, ()))
+@example(Slots((16, 128), (1,), 0, (0,)))
+@example(Slots((16,), (1030, 1), 1100, (7, 2000)))
+@example(Slots((4,), (9, 1), 2, (0, 40), cp_size=2, cp_rank=1, cp_interleave=4))
+def test_compute_slot_mappings(case: Slots) -> None:
+    """Each token gets its slot, and the rest of the buffer the padding."""
+    compare(case.make)
+
+
+@pytest.mark.parametrize(
+    "case", [Gather((4, 9), 3, 2, 2), Slots((16, 8), (3, 1), 4, (0, 9))]
+)
+def test_opcheck(case: Gather | Slots) -> None:
+    """The op keeps PyTorch's rules."""
+    opcheck(case.make())
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("CP_SIZE", 0, "CP_SIZE must be at least 1, but is 0"),
+        ("max_num_tokens", 12, r"max_num_tokens must be in \[0, 12\), but is 12"),
+        ("slot_mappings_stride", 5, "slot_mappings_ptr must be of row stride 5"),
+        (
+            "pos",
+            torch.tensor([0, 1, 16, 9]),
+            r"pos\[2\] must be in \[0, 16\), but is 16",
+        ),
+        (
+            "query_start_loc",
+            torch.tensor([0, 3, 2], dtype=torch.int32),
+            r"query_start_loc\[2\] must be in \[3, 5\), but is 2",
+        ),
+    ],
+)
+def test_bad_slot_argument(argument: str, value: object, message: str) -> None:
+    """A bad argument is refused by op, name and value."""
+    case = Slots((16,), (3, 1), 4, (0, 9)).make().replace(argument, value)
+    with pytest.raises(ValueError, match=f"compute_slot_mappings: {message}"):
+        case.run_ours()
+
+
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
@@ -92,15 +211,8 @@ def test_gather_block_tables(case: Gather) -> None:
         ),
     ],
 )
-def test_bad_argument(argument: str, value: object, message: str) -> None:
+def test_bad_gather_argument(argument: str, value: object, message: str) -> None:
     """A bad argument is refused by op, name and value."""
-    good = Gather((4,), 3, 2, 2).make()
-    case = Case(
-        good.module,
-        good.kernel,
-        good.grid,
-        {**good.arguments, argument: value},
-        good.arena,
-    )
+    case = Gather((4,), 3, 2, 2).make().replace(argument, value)
     with pytest.raises(ValueError, match=f"gather_block_tables: .*{message}"):
         case.run_ours()

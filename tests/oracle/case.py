@@ -2,13 +2,14 @@
 """One launch, built twice from the same recipe: for upstream's kernel and for ours."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from oracle.upstream import PACKAGE, kernel_of
 from vllm_kunlun.launch import KunlunKernels
+from vllm_kunlun.ops import find_op, flagged_overloads
 
 GUARD = 64
 """Elements of sentinel on both sides of every tensor."""
@@ -64,6 +65,10 @@ class Case:
     arguments: Mapping[str, Any]
     arena: Arena = field(repr=False)
 
+    def replace(self, argument: str, value: Any) -> "Case":
+        """Return the same launch with another value for one argument."""
+        return replace(self, arguments={**self.arguments, argument: value})
+
     def run_upstream(self) -> None:
         """Launch upstream's kernel in the interpreter."""
         if 0 not in self.grid:  # the interpreter does not take an empty grid
@@ -100,6 +105,19 @@ def compare(make: Callable[[], Case], close: Mapping[str, Close] | None = None) 
                 f"upstream's is {expected[i].item()}"
             )
     return ours
+
+
+def opcheck(case: Case) -> None:
+    """Check that the op of a launch keeps PyTorch's rules for custom ops."""
+    op = find_op(PACKAGE + case.module, case.kernel)
+    assert op is not None, f"no op for {case.kernel}"
+    for flag, overload in flagged_overloads(op).items():
+        if case.arguments[flag]:
+            op = overload
+    grid = dict(zip(("grid_x", "grid_y"), case.grid, strict=False))
+    arguments = {**case.arguments, **grid}
+    names = [argument.name for argument in op._schema.arguments]
+    torch.library.opcheck(op, tuple(arguments[name] for name in names))
 
 
 def _same_bits(expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
