@@ -9,6 +9,17 @@ KERNELS: dict[tuple[str, str], str] = {
     ("block_table", "_compute_slot_mappings_kernel"): "compute_slot_mappings",
     ("block_table", "_gather_block_tables_kernel"): "gather_block_tables",
     ("buffer_utils", "_apply_write_kernel"): "apply_write",
+    (
+        "input_batch",
+        "_combine_sampled_and_draft_tokens_kernel",
+    ): "combine_sampled_and_draft_tokens",
+    (
+        "input_batch",
+        "_get_num_sampled_and_rejected_kernel",
+    ): "get_num_sampled_and_rejected",
+    ("input_batch", "_post_update_kernel"): "post_update",
+    ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
+    ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
 }
 
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "contracts/block_table.h"
+#include "contracts/input_batch.h"
 #include "contracts/staged_write.h"
 
 namespace vllm_kunlun::host {
@@ -16,6 +17,14 @@ void apply_write(const ApplyWrite& a);
 
 void compute_slot_mappings(const ComputeSlotMappings& a, int64_t begin, int64_t end);
 void gather_block_tables(const GatherBlockTables& a, int64_t begin, int64_t end);
+
+void prepare_prefill_inputs(const PreparePrefillInputs& a, int64_t begin, int64_t end);
+void prepare_pos_seq_lens(const PreparePosSeqLens& a, int64_t begin, int64_t end);
+void combine_sampled_and_draft_tokens(const CombineSampledAndDraftTokens& a,
+                                      int64_t begin, int64_t end);
+void get_num_sampled_and_rejected(const GetNumSampledAndRejected& a, int64_t begin,
+                                  int64_t end);
+void post_update(const PostUpdate& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
