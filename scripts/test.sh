@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The whole suite on a bare machine; see --help.
+set -uo pipefail
+cd -- "$(dirname -- "$0")/.." || exit 1
+
+PARTS=(lint unit series kernels e2e)
+
+usage() {
+  cat <<EOF
+Usage: scripts/test.sh [PART...]
+
+Builds and installs what is tested (scripts/apply_and_build.sh, into .venv), then
+runs the parts named, or all of them, and shows the time of each:
+  lint     ruff, mypy, clang-format, and the proof of the patch series
+  unit     our Python, without an engine
+  series   the fork tools, on made-up upstreams
+  kernels  our kernels against upstream's in Triton's interpreter
+           (VLLM_KUNLUN_TEST_PROFILE=more for 25 times the cases)
+  e2e      engines on tiny models: V1, V2 and V2 + dspark give the same tokens
+EOF
+}
+
+for part in "$@"; do
+  case $part in
+    -h | --help) usage && exit 0 ;;
+    lint | unit | series | kernels | e2e) ;;
+    *) echo "error: there is no part '$part': choose of ${PARTS[*]}." >&2 && exit 2 ;;
+  esac
+done
+[ $# -gt 0 ] && PARTS=("$@")
+
+bin=.venv/bin
+pytest() {
+  "$bin/pytest" --quiet --durations=5 --durations-min=5 "$@"
+}
+
+lint() {
+  "$bin/ruff" check . &&
+    "$bin/ruff" format --check . &&
+    "$bin/mypy" vllm_kunlun scripts/fork &&
+    git ls-files 'csrc/*.h' 'csrc/*.cpp' |
+    xargs "$bin/clang-format" --dry-run --Werror &&
+    scripts/verify
+}
+
+unit() { pytest tests/unit; }
+series() { pytest tests/series; }
+e2e() { pytest tests/e2e; }
+
+kernels() {
+  local tree
+  tree=$(PYTHONPATH=scripts "$bin/python" -m fork pristine) || return
+  VLLM_KUNLUN_UPSTREAM_TREE=$tree pytest tests/kernels
+}
+
+started=$SECONDS
+scripts/apply_and_build.sh --no-demo || exit 1
+"$bin/pip" install --quiet --disable-pip-version-check \
+  clang-format hypothesis mypy pytest ruff || exit 1
+report=$(printf '%-8s %4d s' build $((SECONDS - started)))
+failed=()
+for part in "${PARTS[@]}"; do
+  echo "=== $part"
+  begun=$SECONDS
+  if "$part"; then result=ok; else result=FAILED && failed+=("$part"); fi
+  report+=$(printf '\n%-8s %4d s  %s' "$part" $((SECONDS - begun)) "$result")
+done
+printf '=== in %d s\n%s\n' $((SECONDS - started)) "$report"
+[ ${#failed[@]} -eq 0 ] || { echo "error: failed: ${failed[*]}." >&2 && exit 1; }

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start an engine in this process, ask it, take it down."""
+
+import gc
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import vllm.envs as envs
+from vllm import LLM, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
+
+DEFAULTS: dict[str, Any] = {
+    "dtype": "float32",
+    "enforce_eager": True,
+    "skip_tokenizer_init": True,
+    "max_model_len": 256,
+    "max_num_seqs": 32,
+    "max_num_batched_tokens": 512,
+    "kv_cache_memory_bytes": 1 << 26,
+    "disable_log_stats": False,
+}
+GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "detokenize": False}
+
+
+@contextmanager
+def engine(
+    model: Path, *, use_v2: bool | None = None, **options: Any
+) -> Iterator[LLM]:
+    """Give an engine whose ``VLLM_USE_V2_MODEL_RUNNER`` is 1, 0 or not set."""
+    name = "VLLM_USE_V2_MODEL_RUNNER"
+    os.environ.pop(name, None)
+    if use_v2 is not None:
+        os.environ[name] = str(int(use_v2))
+    # An engine before this one may have frozen what the environment said then.
+    envs.disable_envs_cache()
+    llm = LLM(str(model), **{**DEFAULTS, **options})
+    try:
+        yield llm
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+        del llm
+        gc.collect()
+        cleanup_dist_env_and_memory()
+        os.environ.pop(name, None)
+
+
+def dspark(draft: Path, num_speculative_tokens: int = 3, **more: Any) -> dict[str, Any]:
+    """Return the speculative config for `draft`."""
+    return {
+        "method": "dspark",
+        "model": str(draft),
+        "num_speculative_tokens": num_speculative_tokens,
+        **more,
+    }
+
+
+def tokens(
+    llm: LLM, prompts: Sequence[Sequence[int]], max_tokens: int = 16, **params: Any
+) -> list[list[int]]:
+    """Return the tokens of each prompt's greedy continuation."""
+    sampling = SamplingParams(**{**GREEDY, "max_tokens": max_tokens, **params})
+    requests: list[Any] = [{"prompt_token_ids": list(p)} for p in prompts]
+    outputs = llm.generate(requests, sampling, use_tqdm=False)
+    return [list(o.outputs[0].token_ids) for o in outputs]
+
+
+def runner(llm: LLM) -> type:
+    """Return the class of the worker's model runner."""
+    classes: list[type] = llm.collective_rpc(lambda w: type(w.model_runner))
+    return classes[0]
