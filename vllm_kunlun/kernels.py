@@ -13,6 +13,7 @@ KERNELS: dict[tuple[str, str], str] = {
         "input_batch",
         "_combine_sampled_and_draft_tokens_kernel",
     ): "combine_sampled_and_draft_tokens",
+    ("input_batch", "_expand_idx_mapping_kernel"): "expand_idx_mapping",
     (
         "input_batch",
         "_get_num_sampled_and_rejected_kernel",
@@ -20,6 +21,10 @@ KERNELS: dict[tuple[str, str], str] = {
     ("input_batch", "_post_update_kernel"): "post_update",
     ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
     ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
+    (
+        "spec_decode.dflash.speculator",
+        "_prepare_dflash_inputs_kernel",
+    ): "prepare_dflash_inputs",
 }
 
 

@@ -7,7 +7,9 @@
 #include <cstdint>
 
 #include "contracts/block_table.h"
+#include "contracts/dflash.h"
 #include "contracts/input_batch.h"
+#include "contracts/requests.h"
 #include "contracts/staged_write.h"
 
 namespace vllm_kunlun::host {
@@ -25,6 +27,10 @@ void combine_sampled_and_draft_tokens(const CombineSampledAndDraftTokens& a,
 void get_num_sampled_and_rejected(const GetNumSampledAndRejected& a, int64_t begin,
                                   int64_t end);
 void post_update(const PostUpdate& a, int64_t begin, int64_t end);
+
+void prepare_dflash_inputs(const PrepareDflashInputs& a, int64_t begin, int64_t end);
+
+void expand_idx_mapping(const ExpandIdxMapping& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
