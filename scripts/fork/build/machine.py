@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks whether this machine can build the fork, before anything is changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fork.errors import ForkError
+from fork.paths import cache_dir
+
+_PYTHONS = ((3, 10), (3, 13))
+_GLIBC = (2, 28)
+_GIT = (2, 30)
+_CXX17 = """#include <optional>
+int main() {
+  if constexpr (sizeof(int) > 1) return std::optional<int>(0).value();
+}
+"""
+_GIGABYTE = 1_000_000_000
+# Measured: torch's CUDA build with what it brings, and vLLM with its requirements.
+_ENVIRONMENT_SIZE = 7 * _GIGABYTE
+_BUILD_SIZE = 2 * _GIGABYTE
+_CACHE_SIZE = _GIGABYTE // 2
+
+
+def check(env: Path, build: Path) -> list[str]:
+    """Return what was found, one line each, or refuse with one sentence."""
+    return [
+        check_platform(),
+        check_python(),
+        check_git(),
+        check_compiler(),
+        check_disk(env, build),
+    ]
+
+
+def check_platform() -> str:
+    """Refuse machines that the pinned wheels do not run on."""
+    system, machine = platform.system(), platform.machine()
+    if (system, machine) != ("Linux", "x86_64"):
+        raise ForkError(
+            f"This machine is {system} on {machine}, but the pinned wheels are for "
+            "Linux on x86_64: build there."
+        )
+    libc, version = platform.libc_ver()
+    if libc != "glibc" or _numbers(version) < _GLIBC:
+        raise ForkError(
+            f"The C library is {libc or 'unknown'} {version}, but the pinned wheels "
+            f"need glibc {_dotted(_GLIBC)} or newer: use a newer distribution, such "
+            "as Debian 11 or Ubuntu 20.04."
+        )
+    return f"Linux on x86_64, glibc {version}"
+
+
+def check_python() -> str:
+    """Refuse Pythons that vLLM or torch have no wheels for."""
+    found = sys.version_info[:2]
+    version = platform.python_version()
+    advice = "name another one with --python"
+    if platform.python_implementation() != "CPython":
+        raise ForkError(
+            f"{sys.executable} is {platform.python_implementation()}, not CPython: "
+            f"{advice}."
+        )
+    if not _PYTHONS[0] <= found <= _PYTHONS[1]:
+        raise ForkError(
+            f"{sys.executable} is Python {version}, but Python "
+            f"{_dotted(_PYTHONS[0])} to {_dotted(_PYTHONS[1])} is needed: {advice}."
+        )
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            raise ForkError(
+                f"{sys.executable} has no module {module!r}, which environments are "
+                f"made with: install it (`apt install python{_dotted(found)}-venv`)."
+            )
+    return f"Python {version} ({sys.executable})"
+
+
+def check_git() -> str:
+    """Refuse a git that is missing or older than what the tools ask of it."""
+    program = shutil.which("git")
+    if program is None:
+        raise ForkError("git is not installed: install it (`apt install git`).")
+    output = subprocess.run([program, "--version"], capture_output=True, check=False)
+    version = output.stdout.decode("utf-8", "replace").strip().split(" ")[-1]
+    match = re.search(r"\d+(\.\d+)+", output.stdout.decode("utf-8", "replace"))
+    if match is None or _numbers(match[0]) < _GIT:
+        raise ForkError(
+            f"{program} is version {version or 'unknown'}, but git {_dotted(_GIT)} or "
+            "newer is needed: install a newer one."
+        )
+    return f"git {match[0]}"
+
+
+def check_compiler() -> str:
+    """Refuse where no C++17 program can be compiled and linked."""
+    command = shlex.split(os.environ.get("CXX", "")) or _default_compiler()
+    if not command or shutil.which(command[0]) is None:
+        named = f"$CXX names {command[0]!r}, which" if command else "A C++17 compiler"
+        raise ForkError(
+            f"{named} was not found: install one (`apt install g++`) or set CXX."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text(_CXX17, "utf-8")
+        probe = [*command, "-std=c++17", str(source), "-o", str(source.with_suffix(""))]
+        result = subprocess.run(probe, capture_output=True, check=False)
+    if result.returncode:
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ForkError(
+            f"{command[0]} cannot compile and link a C++17 program "
+            f"({lines[-1] if lines else 'no message'}): install a newer compiler "
+            "(`apt install g++`) or set CXX."
+        )
+    return f"C++17 compiler {' '.join(command)}"
+
+
+def check_disk(env: Path, build: Path) -> str:
+    """Refuse where what is still to be written would not fit."""
+    needs: dict[int, tuple[Path, int]] = {}
+    wanted = (
+        (env, 0 if _has_torch(env) else _ENVIRONMENT_SIZE),
+        (build, _BUILD_SIZE),
+        (cache_dir(), _CACHE_SIZE),
+    )
+    for path, size in wanted:
+        place = _existing(path)
+        device = place.stat().st_dev
+        first, total = needs.get(device, (place, 0))
+        needs[device] = (first, total + size)
+    for place, size in needs.values():
+        free = shutil.disk_usage(place).free
+        if free < size:
+            raise ForkError(
+                f"{place} has {free / _GIGABYTE:.1f} GB free, but "
+                f"{size / _GIGABYTE:.1f} GB are needed: free some space, or choose "
+                "other places with --env and VLLM_KUNLUN_CACHE."
+            )
+    total = sum(size for _, size in needs.values())
+    return f"{total / _GIGABYTE:.1f} GB of disk needed, and free"
+
+
+def _default_compiler() -> list[str]:
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    return []
+
+
+def _has_torch(env: Path) -> bool:
+    return any(env.glob("lib/python3.*/site-packages/torch/version.py"))
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

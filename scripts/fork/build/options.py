@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of scripts/apply_and_build.sh."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fork.paths import PROJECT_ROOT
+
+TARGETS = ("host", "kunlun")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for."""
+
+    target: str
+    upstream: str | None
+    env: Path
+    offline: bool
+    jobs: int
+    demo: bool
+    # When the first of the two processes began; None in that first one.
+    started: float | None
+
+
+def parse(arguments: list[str]) -> Options:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/apply_and_build.sh",
+        allow_abbrev=False,
+        description=(
+            "Fetch and verify upstream vLLM, apply the patches, build the wheels "
+            "`vllm` and `vllm-kunlun` into dist/, install them and generate text. "
+            "Safe to interrupt and to run again."
+        ),
+    )
+    parser.add_argument(
+        "--target",
+        choices=TARGETS,
+        default="host",
+        help="host: vLLM's CPU kernels are included and text is generated here; "
+        "kunlun: no compiled vLLM kernels (default: host)",
+    )
+    parser.add_argument(
+        "--upstream",
+        metavar="VERSION",
+        help="a version of upstream.toml (default: the one it names)",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PROGRAM",
+        help="the Python 3.10 to 3.13 that the environment is made with",
+    )
+    parser.add_argument(
+        "--env",
+        type=Path,
+        default=PROJECT_ROOT / ".venv",
+        metavar="FOLDER",
+        help="the environment to make or to use again (default: .venv)",
+    )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="use the download cache and what is installed, never the network",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="compile with N processes (default: the number of usable CPUs)",
+    )
+    parser.add_argument(
+        "--no-demo", action="store_true", help="do not generate text at the end"
+    )
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
+    found = parser.parse_args(arguments)
+    return Options(
+        target=found.target,
+        upstream=found.upstream,
+        env=found.env.absolute(),
+        offline=found.offline,
+        jobs=found.jobs,
+        demo=not found.no_demo,
+        started=found.started,
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
