@@ -50,7 +50,7 @@ def apply(
             base = upstream.lock.base or known.base
             if known == state.State.of(base, known.tip, current):
                 say(
-                    f"{shown(tree)} already holds the {len(current.names)} patches: "
+                    f"{shown(tree)} already holds the series ({len(current.names)}): "
                     "nothing to do."
                 )
                 return tree
@@ -63,7 +63,7 @@ def apply(
             if tree.exists():
                 _replace(tree, version, say)
             os.rename(folder, tree)
-    say(f"{shown(tree)}: {len(current.names)} patches on vLLM {version}.")
+    say(f"{shown(tree)} is vLLM {version} with the series ({len(current.names)}).")
     return tree
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fork import apply as applying
@@ -64,6 +65,15 @@ def fetch(
 
 
 @app.command()
+def pristine(version: Version = None, offline: Offline = False) -> None:
+    """Unpack the unpatched sources below build/ and print where they are."""
+    layout, upstream = _settings(version)
+    archive = fetching.fetch(upstream.sdist, offline=offline, say=_err.print)
+    digest = upstream.sdist.sha256
+    say(str(sdist.unpack(archive, digest, layout.pristine(upstream.version))))
+
+
+@app.command()
 def apply(
     version: Version = None,
     offline: Offline = False,
@@ -106,12 +116,12 @@ def status(version: Version = None) -> None:
     """Show the patches, and whether tree, series and lock agree."""
     layout, upstream = _settings(version)
     found = showing.status(layout, upstream)
-    table = Table("#", "patch", "subject", "files", "+", "-", "forwarded", "drop when")
+    table = Table("#", "patch", "files", "+", "-", "forwarded", "drop when")
     for number, row in enumerate(found.rows, 1):
         counts = (str(row.files), str(row.added), str(row.removed))
-        table.add_row(
-            str(number), row.name, row.subject, *counts, row.forwarded, row.drop_when
-        )
+        patch = f"{escape(row.name)}\n[dim]{escape(row.subject)}[/dim]"
+        words = (escape(row.forwarded), escape(row.drop_when))
+        table.add_row(str(number), patch, *counts, *words)
     _out.print(table, soft_wrap=False)
     for note in found.notes:
         say(note)

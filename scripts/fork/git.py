@@ -55,6 +55,8 @@ _SETTINGS = {
     "core.abbrev": "40",
     "core.attributesFile": _NOWHERE,
     "core.autocrlf": "false",
+    # Speed: git would spend most of an import on compressing.
+    "core.compression": "1",
     "core.excludesFile": _NOWHERE,
     "core.fileMode": "true",
     "core.fsmonitor": "false",

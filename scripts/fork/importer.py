@@ -25,7 +25,7 @@ def import_sdist(repository: Repository, archive: Path, artifact: Artifact) -> s
     with tempfile.TemporaryFile(dir=repository.git_dir) as stream:
         _write_stream(stream, archive, artifact, ref)
         stream.seek(0)
-        repository.run("fast-import", "--quiet", "--done", istream=stream)
+        repository.run("fast-import", "--quiet", "--done", "--depth=0", istream=stream)
     commit = repository.commit_id(ref)
     assert commit is not None  # fast-import has just made it
     return commit

@@ -55,9 +55,13 @@ def _row(name: str, content: bytes) -> Row:
         files=content.count(b"\ndiff --git "),
         added=sum(x.startswith("+") and not x.startswith("+++ ") for x in lines),
         removed=sum(x.startswith("-") and not x.startswith("--- ") for x in lines),
-        forwarded=parsed.trailer(message.FORWARDED) or "(missing)",
-        drop_when=parsed.trailer(message.DROP_WHEN) or "(missing)",
+        forwarded=_one_line(parsed.trailer(message.FORWARDED)),
+        drop_when=_one_line(parsed.trailer(message.DROP_WHEN)),
     )
+
+
+def _one_line(value: str | None) -> str:
+    return " ".join(value.split()) if value else "(missing)"
 
 
 def _tree_note(layout: Layout, upstream: Upstream, patches: series.Series) -> str:
