@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fork import apply as applying
-from fork import config
+from fork import config, sdist
 from fork import export as exporting
 from fork import fetch as fetching
 from fork import status as showing
@@ -22,7 +22,11 @@ from fork.git import GitError
 from fork.paths import Layout
 
 app = typer.Typer(
-    help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -116,12 +120,13 @@ def status(version: Version = None) -> None:
     """Show the patches, and whether tree, series and lock agree."""
     layout, upstream = _settings(version)
     found = showing.status(layout, upstream)
-    table = Table("#", "patch", "files", "+", "-", "forwarded", "drop when")
+    table = Table("#", "patch", "files", "+", "-", show_lines=True)
     for number, row in enumerate(found.rows, 1):
+        lines = [f"[bold]{escape(row.name)}[/bold]", escape(row.subject)]
+        lines.append(f"[dim]forwarded:[/dim] {escape(row.forwarded)}")
+        lines.append(f"[dim]drop when:[/dim] {escape(row.drop_when)}")
         counts = (str(row.files), str(row.added), str(row.removed))
-        patch = f"{escape(row.name)}\n[dim]{escape(row.subject)}[/dim]"
-        words = (escape(row.forwarded), escape(row.drop_when))
-        table.add_row(str(number), patch, *counts, *words)
+        table.add_row(str(number), "\n".join(lines), *counts)
     _out.print(table, soft_wrap=False)
     for note in found.notes:
         say(note)
