@@ -21,6 +21,7 @@ KERNELS: dict[tuple[str, str], str] = {
     ("input_batch", "_post_update_kernel"): "post_update",
     ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
     ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
+    ("sample.gumbel", "_gumbel_sample_kernel"): "gumbel_sample",
     (
         "spec_decode.dflash.speculator",
         "_prepare_dflash_inputs_kernel",

@@ -26,6 +26,9 @@ struct IntList {
   }
 };
 
+// The type of logits, which is the model's.
+enum class FloatType { kF32, kF16, kBF16 };
+
 // A table of raw device addresses, one i32 tensor per KV-cache group.
 struct TableOfTables {
   const uint64_t* addresses = nullptr;

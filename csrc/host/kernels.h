@@ -8,6 +8,7 @@
 
 #include "contracts/block_table.h"
 #include "contracts/dflash.h"
+#include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
 #include "contracts/requests.h"
 #include "contracts/staged_write.h"
@@ -27,6 +28,8 @@ void combine_sampled_and_draft_tokens(const CombineSampledAndDraftTokens& a,
 void get_num_sampled_and_rejected(const GetNumSampledAndRejected& a, int64_t begin,
                                   int64_t end);
 void post_update(const PostUpdate& a, int64_t begin, int64_t end);
+
+void gumbel_sample(const GumbelSample& a, int64_t begin, int64_t end);
 
 void prepare_dflash_inputs(const PrepareDflashInputs& a, int64_t begin, int64_t end);
 

@@ -46,6 +46,35 @@ void OpCheck::check_dtype(const char* name, const at::Tensor& t,
   if (t.scalar_type() != want) fail(name, text(want), text(t.scalar_type()));
 }
 
+IntList OpCheck::integers(const char* name, const at::Tensor& t, int64_t least) const {
+  const at::ScalarType dtype = t.scalar_type();
+  if (dtype != at::kInt && dtype != at::kLong) {
+    fail(name, "Int or Long", text(dtype));
+  }
+  check_flat(name, t, least);
+  return {t.const_data_ptr(), dtype == at::kLong};
+}
+
+FloatType OpCheck::float_type(const char* name, const at::Tensor& t) const {
+  switch (t.scalar_type()) {
+    case at::kFloat:
+      return FloatType::kF32;
+    case at::kHalf:
+      return FloatType::kF16;
+    case at::kBFloat16:
+      return FloatType::kBF16;
+    default:
+      fail(name, "Float, Half or BFloat16", text(t.scalar_type()));
+  }
+}
+
+void OpCheck::columns(const char* name, const at::Tensor& t, int64_t least) const {
+  if (t.dim() == 0 || t.size(-1) < least) {
+    fail(name, "of at least " + text(least) + " columns",
+         "of shape " + text(t.sizes()));
+  }
+}
+
 void OpCheck::check_flat(const char* name, const at::Tensor& t, int64_t least) const {
   if (t.device() != device_)
     fail(name, "on " + text(device_), "on " + text(t.device()));

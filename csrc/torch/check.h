@@ -11,6 +11,8 @@
 #include <string>
 #include <type_traits>
 
+#include "contracts/types.h"
+
 namespace vllm_kunlun {
 
 // VLLM_KUNLUN_CHECK=1: look at every index that is read from a tensor before a kernel
@@ -49,6 +51,24 @@ class OpCheck {
           int64_t least) const {
     return t ? rows<T>(name, *t, stride, least) : nullptr;
   }
+
+  // Integers of 32 or 64 bits; None gives an empty list.
+  IntList integers(const char* name, const at::Tensor& t, int64_t least) const;
+  IntList integers(const char* name, const std::optional<at::Tensor>& t,
+                   int64_t least) const {
+    return t ? integers(name, *t, least) : IntList{};
+  }
+
+  // Rows of any type that a model computes in, and which type that is.
+  const void* float_rows(const char* name, const at::Tensor& t, int64_t stride,
+                         int64_t least) const {
+    check_rows(name, t, stride, least);
+    return t.const_data_ptr();
+  }
+  FloatType float_type(const char* name, const at::Tensor& t) const;
+
+  // The width of a tensor's rows.
+  void columns(const char* name, const at::Tensor& t, int64_t least) const;
 
   void check_dtype(const char* name, const at::Tensor& t, at::ScalarType want) const;
   void check_flat(const char* name, const at::Tensor& t, int64_t least) const;

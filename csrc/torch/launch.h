@@ -11,9 +11,9 @@
 
 namespace vllm_kunlun {
 
-// Elements that one thread handles before a second one pays for its start, which costs
-// several microseconds: a decode batch stays on the calling thread.
-inline constexpr int64_t kElementsPerThread = 32768;
+// Elements that one thread handles before a second one is worth waking: some 50
+// microseconds of work, so that a small decode batch stays on the calling thread.
+inline constexpr int64_t kElementsPerThread = 262144;
 
 // Runs the host kernel over all programs of a launch. `elements` is a guess at what one
 // program touches.

@@ -48,7 +48,7 @@ class Arena:
         buffer = torch.full((numel + 2 * GUARD,), SENTINELS[dtype], dtype=dtype)
         assert name not in self.buffers
         self.buffers[name] = buffer
-        return buffer[GUARD : GUARD + numel].view(*shape)
+        return buffer[GUARD : GUARD + numel].view(tuple(shape))
 
     def addresses(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the table of addresses that stands for `tensors`."""
@@ -87,14 +87,21 @@ Close = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Which elements of (upstream's, ours) are close enough."""
 
 
-def compare(make: Callable[[], Case], close: Mapping[str, Close] | None = None) -> Case:
-    """Run both sides of a case, and compare all of their memory, guards included.
-
-    Buffers are equal to the bit, but for those that `close` names. Returns our side.
-    """
+def run_both(make: Callable[[], Case]) -> tuple[Case, Case]:
+    """Launch a case on both sides; return upstream's and ours."""
     theirs, ours = make(), make()
     theirs.run_upstream()
     ours.run_ours()
+    return theirs, ours
+
+
+def assert_same(
+    theirs: Case, ours: Case, close: Mapping[str, Close] | None = None
+) -> None:
+    """Compare all memory of both sides, guards included.
+
+    Buffers are equal to the bit, but for those that `close` names.
+    """
     for name, expected in theirs.arena.buffers.items():
         found = ours.arena.buffers[name]
         same = (close or {}).get(name, _same_bits)(expected, found)
@@ -104,7 +111,11 @@ def compare(make: Callable[[], Case], close: Mapping[str, Close] | None = None) 
                 f"{ours.kernel}: {name}[{i - GUARD}] is {found[i].item()}, "
                 f"upstream's is {expected[i].item()}"
             )
-    return ours
+
+
+def compare(make: Callable[[], Case]) -> None:
+    """Launch a case on both sides and compare all of their memory to the bit."""
+    assert_same(*run_both(make))
 
 
 def opcheck(case: Case) -> None:

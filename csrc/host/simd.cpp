@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/simd.h"
+
+#include <cstring>
+#include <limits>
+
+#include "contracts/philox.h"
+
+namespace vllm_kunlun::host {
+namespace {
+
+// Wide enough for several of the widest registers, to hide the latency of a maximum.
+constexpr int64_t kLanes = 64;
+
+template <class To, class From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+template <class T>
+inline Largest<T> largest(const T* x, int64_t n) {
+  T lanes[kLanes];
+  for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
+  const int64_t whole = n - n % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) {
+      lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+    }
+  }
+  T best = -std::numeric_limits<T>::infinity();
+  for (const T lane : lanes) best = lane > best ? lane : best;
+  for (int64_t i = whole; i < n; ++i) best = x[i] > best ? x[i] : best;
+  if (best == -std::numeric_limits<T>::infinity()) return {best, 0};
+
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    int hit = 0;
+    for (int64_t j = 0; j < kLanes; ++j) hit |= x[i + j] == best;
+    if (hit == 0) continue;
+    while (x[i] != best) ++i;
+    return {best, i};
+  }
+  int64_t i = whole;
+  while (x[i] != best) ++i;
+  return {best, i};
+}
+
+// log(x) of a normal x > 0, within 2^-40: x = m * 2^e with m around 1, and
+// log(m) = 2 * atanh((m - 1) / (m + 1)) as a series. No branch and no table, so that
+// loops around it become vector code.
+inline double fast_log(double x) {
+  constexpr uint64_t kOne = 0x3ff0000000000000;
+  constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
+  constexpr uint64_t kMantissa = 0x000fffffffffffff;
+  constexpr uint64_t kTwo52 = 0x4330000000000000;  // 2^52: holds an integer as it is
+  const uint64_t bits = bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
+  const double e = bit_cast<double>((bits >> 52) | kTwo52) - (0x1p52 + 1023);
+  const double m = bit_cast<double>((bits & kMantissa) + kSqrtHalf);
+  const double s = (m - 1) / (m + 1);
+  const double z = s * s;
+  double sum = 1.0 / 13;
+  sum = sum * z + 1.0 / 11;
+  sum = sum * z + 1.0 / 9;
+  sum = sum * z + 1.0 / 7;
+  sum = sum * z + 1.0 / 5;
+  sum = sum * z + 1.0 / 3;
+  sum = sum * z + 1.0;
+  return e * 0x1.62e42fefa39efp-1 + 2 * s * sum;
+}
+
+// The bits of an f16 as f32: shifted into place, then scaled by the difference of the
+// exponents' biases, which makes subnormals right too.
+inline float half_to_float(uint16_t half) {
+  const uint32_t magnitude = uint32_t{half} << 13 & 0x0fffe000;
+  const float scaled = bit_cast<float>(magnitude) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x0f800000 ? 0x7f800000 : 0;
+  const uint32_t sign = uint32_t{half} << 16 & 0x80000000;
+  return bit_cast<float>(bit_cast<uint32_t>(scaled) | special | sign);
+}
+
+VLLM_KUNLUN_VERSIONS
+void halves_to_float(const uint16_t* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = half_to_float(x[i]);
+}
+
+VLLM_KUNLUN_VERSIONS
+void bfloats_to_float(const uint16_t* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = bit_cast<float>(uint32_t{x[i]} << 16);
+}
+
+}  // namespace
+
+VLLM_KUNLUN_VERSIONS
+Largest<float> find_largest(const float* x, int64_t n) { return largest(x, n); }
+
+VLLM_KUNLUN_VERSIONS
+Largest<double> find_largest(const double* x, int64_t n) { return largest(x, n); }
+
+void to_float(const void* x, FloatType type, int64_t begin, int64_t n, float* out) {
+  switch (type) {
+    case FloatType::kF32:
+      std::memcpy(out, static_cast<const float*>(x) + begin, n * sizeof(float));
+      break;
+    case FloatType::kF16:
+      halves_to_float(static_cast<const uint16_t*>(x) + begin, n, out);
+      break;
+    case FloatType::kBF16:
+      bfloats_to_float(static_cast<const uint16_t*>(x) + begin, n, out);
+      break;
+  }
+}
+
+VLLM_KUNLUN_VERSIONS
+void divide(const float* x, float divisor, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] / divisor;
+}
+
+VLLM_KUNLUN_VERSIONS
+void gumbel_noise(uint32_t seed, uint32_t first, int64_t n, float* out) {
+  // The logarithms are taken in double and rounded once: for the smallest draws, which
+  // decide the winner, 1 - u is then good to 2^-54.
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t word = philox(seed, first + static_cast<uint32_t>(i), 0).w0;
+    const float u = unit_float(word);
+    const float clamped = u > kUnitScale ? u : kUnitScale;
+    out[i] = static_cast<float>(-fast_log(-fast_log(1.0 - clamped)));
+  }
+}
+
+}  // namespace vllm_kunlun::host

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over a vocabulary, written so that the compiler turns them into vector code.
+#ifndef VLLM_KUNLUN_HOST_SIMD_H_
+#define VLLM_KUNLUN_HOST_SIMD_H_
+
+#include <cstdint>
+
+#include "contracts/types.h"
+
+// One build runs on every x86-64: the loader picks the version that the CPU has.
+#if defined(__x86_64__) && !defined(VLLM_KUNLUN_ONE_VERSION)
+#define VLLM_KUNLUN_VERSIONS \
+  __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define VLLM_KUNLUN_VERSIONS
+#endif
+
+namespace vllm_kunlun::host {
+
+template <class T>
+struct Largest {
+  T value;
+  int64_t index;
+};
+
+// The first of the largest elements. NaN is not larger than anything: where nothing is
+// above -inf the answer is -inf at index 0.
+Largest<float> find_largest(const float* x, int64_t n);
+Largest<double> find_largest(const double* x, int64_t n);
+
+// Reads n elements from `begin` on as f32.
+void to_float(const void* x, FloatType type, int64_t begin, int64_t n, float* out);
+
+// x / divisor, as a true division; may be in place.
+void divide(const float* x, float divisor, int64_t n, float* out);
+
+// The f32 Gumbel noise of the tokens [first, first + n) under `seed`.
+void gumbel_noise(uint32_t seed, uint32_t first, int64_t n, float* out);
+
+}  // namespace vllm_kunlun::host
+
+#endif  // VLLM_KUNLUN_HOST_SIMD_H_
