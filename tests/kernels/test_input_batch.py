@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from oracle import Arena, Case, compare, opcheck
+from oracle import GUARD, Arena, Case, assert_same, compare, opcheck, run_both
 
 VOCAB = 50
 SPARE = 3
@@ -319,13 +319,22 @@ def test_post_update(batch: Batch) -> None:
     compare(update(batch))
 
 
-def test_post_update_does_not_count_negative_tokens() -> None:
-    """Upstream counts a token -1 in front of the row."""
-    case = update(DECODE)()
-    case.arguments["sampled_tokens_ptr"].fill_(-1)
-    before = case.arena.buffers["counts"].clone()
-    case.run_ours()
-    assert torch.equal(case.arena.buffers["counts"], before)
+def test_negative_tokens_are_not_counted() -> None:
+    """Upstream counts a token -1 in front of the request's row, ours nowhere."""
+
+    def make() -> Case:
+        case = update(DECODE)()
+        case.arguments["sampled_tokens_ptr"].fill_(-1)
+        return case
+
+    before = make().arena.buffers["counts"]
+    theirs, ours = run_both(make)
+    changed = theirs.arena.buffers["counts"] - before
+    assert int(changed.sum()) == len(DECODE.requests)
+    rows = theirs.arguments["idx_mapping_ptr"]
+    assert bool((changed[GUARD + rows * VOCAB - 1] == 1).all())
+    theirs.arena.buffers["counts"].copy_(before)
+    assert_same(theirs, ours)
 
 
 LAUNCHES = [prefill, positions, combine, sampled, update]
