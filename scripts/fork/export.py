@@ -31,7 +31,7 @@ class Formatted:
 
 def format_commits(repository: Repository, base: str) -> Formatted:
     """Turn every commit after the base into a patch, or say what stands against it."""
-    if repository.run("merge-base", base, "HEAD") != base:
+    if not repository.is_ancestor(base, "HEAD"):
         raise ForkError(
             f"{shown(repository.path)} no longer stands on upstream's commit {base}: "
             "rebase your work onto it."

@@ -72,6 +72,14 @@ _SETTINGS = {
 # Upstream's own attributes must neither convert files nor choose hunk headers.
 _ATTRIBUTES = "* -text !diff !eol !filter !ident !merge !working-tree-encoding\n"
 
+_LOCAL_CONFIG = """[core]
+\tautocrlf = false
+\tsafecrlf = false
+\tfileMode = true
+[gc]
+\tauto = 0
+"""
+
 _FORMAT = ["--keep-subject", "--zero-commit", "--no-signature", "--no-stat"]
 _FORMAT += ["--full-index", "--binary", "--unified=3", "--inter-hunk-context=0"]
 _FORMAT += ["--diff-algorithm=myers", "--indent-heuristic", "--find-renames=50%"]
@@ -124,8 +132,8 @@ class Repository:
         info.mkdir(exist_ok=True)
         (info / "attributes").write_text(_ATTRIBUTES, "utf-8")
         # For the person who edits here with settings of their own.
-        for key in ("core.autocrlf", "core.safecrlf", "core.fileMode", "gc.auto"):
-            repository.run("config", key, _SETTINGS[key])
+        with (repository.git_dir / "config").open("a", encoding="utf-8") as stream:
+            stream.write(_LOCAL_CONFIG)
         return repository
 
     def run(self, *arguments: str, **options: Any) -> str:
@@ -157,6 +165,14 @@ class Repository:
             )
         except GitError:
             return None
+
+    def is_ancestor(self, base: str, tip: str) -> bool:
+        """Whether `tip` was made on top of `base`."""
+        try:
+            self.run("merge-base", "--is-ancestor", base, tip)
+        except GitError:
+            return False
+        return True
 
     def tree_id(self, revision: str) -> str:
         """Return the id of a commit's tree."""

@@ -9,6 +9,7 @@ before the real setuptools on the path, this answers from PKG-INFO and runs noth
 from __future__ import annotations
 
 import email
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def prepare_metadata_for_build_wheel(
     """Copy PKG-INFO of the sdist in the current folder."""
     content = Path("PKG-INFO").read_bytes()
     fields = email.message_from_bytes(content)
-    name = f"{fields['Name']}-{fields['Version']}.dist-info"
+    project = re.sub(r"[-_.]+", "_", str(fields["Name"]))
+    name = f"{project}-{fields['Version']}.dist-info"
     folder = Path(metadata_directory) / name
     folder.mkdir()
     (folder / "METADATA").write_bytes(content)

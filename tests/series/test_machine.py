@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine that cannot build the fork is told so before anything is changed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from fork.build import machine
+from fork.errors import ForkError
+from made_up import SCRIPTS
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_this_machine_is_fine(tmp_path: Path) -> None:
+    assert len(machine.check(tmp_path / "env", tmp_path / "build")) == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "match"),
+    [
+        ("machine", "aarch64", "is Linux on aarch64, but the pinned wheels are for"),
+        ("system", "Darwin", "is Darwin on x86_64"),
+        ("libc_ver", ("glibc", "2.27"), r"glibc 2\.27, .* glibc 2\.28 or newer"),
+        ("libc_ver", ("", ""), "C library is unknown"),
+    ],
+)
+def test_unsupported_platform(
+    monkeypatch: pytest.MonkeyPatch, function: str, value: object, match: str
+) -> None:
+    monkeypatch.setattr(platform, function, lambda: value)
+    with pytest.raises(ForkError, match=match):
+        machine.check_platform()
+
+
+@pytest.mark.parametrize("version", [(3, 9, 1), (3, 14, 0)])
+def test_unsupported_python(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", version)
+    with pytest.raises(ForkError, match=r"Python 3\.10 to 3\.13 is needed: name anoth"):
+        machine.check_python()
+
+
+def test_python_without_venv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ForkError, match=r"apt install python3\.\d+-venv"):
+        machine.check_python()
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_git_missing_or_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(ForkError, match="git is not installed: install it"):
+        machine.check_git()
+    program(tools, "git", "echo git version 2.17.1")
+    with pytest.raises(ForkError, match=r"but git 2\.30 or newer is needed"):
+        machine.check_git()
+
+
+def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(ForkError, match=r"compiler was not found: install one"):
+        machine.check_compiler()
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(ForkError, match=r"\$CXX names 'no-such-compiler'"):
+        machine.check_compiler()
+
+
+def test_old_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(
+        tmp_path / "bin", "old", "echo 'old: unknown option -std=c++17' >&2; exit 1"
+    )
+    monkeypatch.setenv("CXX", str(tmp_path / "bin" / "old"))
+    with pytest.raises(ForkError, match=r"cannot compile .*unknown option -std=c"):
+        machine.check_compiler()
+
+
+def test_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 3 * 10**9))
+    with pytest.raises(ForkError, match=r"has 3\.0 GB free, but 9\.5 GB are needed"):
+        machine.check_disk(tmp_path / "env", tmp_path / "build")
+    # What is already installed is not asked for again.
+    torch = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").touch()
+    assert "2.5 GB" in machine.check_disk(tmp_path / "env", tmp_path / "build")
+
+
+def script(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", str(SCRIPTS / "apply_and_build.sh"), *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | variables,
+        check=False,
+    )
+
+
+def test_script_refuses_a_python_that_is_none(tmp_path: Path) -> None:
+    result = script("--python", str(tmp_path / "python9"))
+    assert result.returncode == 1
+    assert "python9 is no working Python 3.10 to 3.13: name one." in result.stderr
+
+
+def test_script_finds_no_python(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    program(tools, "python3", "exit 1")
+    (tools / "dirname").symlink_to(shutil.which("dirname") or "")
+    result = script(PATH=str(tools))
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: there is no Python 3.10 to 3.13 here")
+    assert result.stderr.count("\n") == 1
+
+
+def test_script_stops_at_a_missing_compiler_and_changes_nothing(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    result = script("--python", sys.executable, "--env", str(env), CXX="none-such")
+    assert result.returncode == 1
+    assert "error: $CXX names 'none-such'" in result.stderr
+    assert not env.exists()
+
+
+def test_script_helps() -> None:
+    result = script("--help")
+    assert result.returncode == 0
+    assert "--target {host,kunlun}" in result.stdout
+    assert "--started" not in result.stdout
