@@ -152,9 +152,10 @@ def _replace(tree: Path, version: str, say: Say) -> None:
     own = f"refs/heads/{state.branch_name(version)}"
     refs = repository.run("for-each-ref", "--format=%(refname)").splitlines()
     others = [ref for ref in refs if ref != own and not ref.startswith("refs/upstream")]
+    others += repository.ignored_files()
     aside = _move_aside(tree)
     if others:
-        say(f"The old tree is now {shown(aside)}: it holds {', '.join(others)}.")
+        say(f"The old tree is now {shown(aside)}: it holds {', '.join(others[:3])}.")
     else:
         remove_tree(aside)
 

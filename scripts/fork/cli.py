@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,7 +17,7 @@ from fork import fetch as fetching
 from fork import status as showing
 from fork import verify as verifying
 from fork.errors import ForkError, explain_os_error
-from fork.git import GitError
+from fork.git import GitError, explain_git_error
 from fork.paths import Layout
 
 app = typer.Typer(
@@ -32,7 +31,7 @@ _out = Console(highlight=False, soft_wrap=True)
 _err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 Version = Annotated[
-    Optional[str],  # noqa: UP045  (typer evaluates this on Python 3.10 too)
+    str | None,
     typer.Option("--upstream", help="The vLLM version, else upstream.toml's default."),
 ]
 Offline = Annotated[
@@ -142,7 +141,5 @@ def main() -> int:
     except OSError as error:
         _err.print(f"error: {explain_os_error(error)}", markup=False)
     except GitError as error:
-        _err.print(f"error: git failed: {error}.", markup=False)
-    except subprocess.CalledProcessError as error:
-        _err.print(f"error: {error}.", markup=False)
+        _err.print(f"error: {explain_git_error(error)}", markup=False)
     return 1

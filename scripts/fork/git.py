@@ -9,6 +9,7 @@ without any of git's variables, and what matters to the output is given explicit
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fork.errors import ForkError
+from fork.errors import ForkError, explain_os_error
 
 # GitPython looks for the program when imported, and would say so in a page of text.
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -91,6 +92,13 @@ _FORMAT += ["--submodule=short", "-O/dev/null"]
 
 class GitError(Exception):
     """Git has failed; the message is git's own."""
+
+
+def explain_git_error(error: GitError) -> str:
+    """Say what a failure that no tool foresaw means to the user."""
+    if os.strerror(errno.ENOSPC) in str(error):
+        return explain_os_error(OSError(errno.ENOSPC, "", "git's folder"))
+    return f"git failed: {error}."
 
 
 class _Hermetic(gitpython.Git):
@@ -195,6 +203,14 @@ class Repository:
             "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"
         )
         return [entry[3:] for entry in output.decode("utf-8").split("\0") if entry]
+
+    def ignored_files(self) -> list[str]:
+        """List what lies here beside git's files, caches of Python left out."""
+        output = self.run_bytes(
+            "ls-files", "--others", "--ignored", "--exclude-standard", "-z"
+        )
+        paths = output.decode("utf-8").split("\0")
+        return [path for path in paths if path and "__pycache__/" not in path]
 
     def unfinished_operation(self) -> str | None:
         """Name the git command that was begun here and not ended."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import made_up
+from fork.paths import Layout
+
+GITCONFIG = "[user]\nname = A\nemail = a@example.org\n"
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(tmp_path / "cache"))
-    (folder / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.org\n")
+    (folder / ".gitconfig").write_text(GITCONFIG)
     return folder
 
 
@@ -34,7 +38,21 @@ def project(tmp_path: Path) -> made_up.Project:
     return made_up.project(tmp_path / "project")
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a patched project once; copies are cheaper than commits."""
+    folder = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.setenv("VLLM_KUNLUN_CACHE", str(folder / "cache"))
+        (folder / ".gitconfig").write_text(GITCONFIG)
+        made_up.with_two_patches(made_up.project(folder / "project"))
+    return folder
+
+
 @pytest.fixture
-def patched(project: made_up.Project) -> made_up.Project:
+def patched(template: Path, tmp_path: Path) -> made_up.Project:
     """Return a project with the patches a and b, applied and exported."""
-    return made_up.with_two_patches(project)
+    shutil.copytree(template / "cache", tmp_path / "cache")
+    shutil.copytree(template / "project", tmp_path / "project")
+    return made_up.Project(Layout(tmp_path / "project"), [])

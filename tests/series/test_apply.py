@@ -160,6 +160,18 @@ def test_changed_series_replaces_the_tree_but_not_its_branches(
     assert aside.exists()
 
 
+def test_a_tree_with_ignored_files_of_its_own_is_kept(patched: Project) -> None:
+    (patched.tree / "notes.log").write_text("mine\n")
+    (patched.tree / "pkg" / "__pycache__").mkdir()
+    (patched.patches / "series").write_text("a.patch\n")
+    (patched.patches / "b.patch").unlink()
+    patched.verify(update=True)
+    patched.apply()
+    aside = patched.tree.with_name(f"{patched.tree.name}.old-1")
+    assert (aside / "notes.log").read_text() == "mine\n"
+    assert "line 11\n" in (patched.tree / "pkg" / "lines.py").read_text()
+
+
 def test_failure_leaves_no_tree_and_no_rubbish(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

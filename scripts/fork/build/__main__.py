@@ -18,9 +18,7 @@ def main(arguments: list[str]) -> int:
 
             bootstrap(asked, arguments)
         else:
-            from fork.build.pipeline import pipeline
-
-            pipeline(asked, asked.started)
+            _continue(asked, asked.started)
     except ForkError as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return 1
@@ -34,6 +32,17 @@ def main(arguments: list[str]) -> int:
         )
         return 130
     return 0
+
+
+def _continue(asked: options.Options, started: float) -> None:
+    """Do the steps that need the tools in the environment."""
+    from fork.build.pipeline import pipeline
+    from fork.git import GitError, explain_git_error
+
+    try:
+        pipeline(asked, started)
+    except GitError as error:
+        raise ForkError(explain_git_error(error)) from None
 
 
 if __name__ == "__main__":
