@@ -26,6 +26,17 @@ KERNELS: dict[tuple[str, str], str] = {
         "spec_decode.dflash.speculator",
         "_prepare_dflash_inputs_kernel",
     ): "prepare_dflash_inputs",
+    ("spec_decode.rejection_sampler", "_flatten_sampled_kernel"): "flatten_sampled",
+    (
+        "spec_decode.rejection_sampler_utils",
+        "_compute_local_logits_stats_kernel",
+    ): "compute_local_logits_stats",
+    (
+        "spec_decode.rejection_sampler_utils",
+        "_insert_resampled_kernel",
+    ): "insert_resampled",
+    ("spec_decode.rejection_sampler_utils", "_rejection_kernel"): "rejection",
+    ("spec_decode.rejection_sampler_utils", "_resample_kernel"): "resample",
 }
 
 

@@ -10,6 +10,7 @@
 #include "contracts/dflash.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
+#include "contracts/rejection.h"
 #include "contracts/requests.h"
 #include "contracts/staged_write.h"
 
@@ -34,6 +35,13 @@ void gumbel_sample(const GumbelSample& a, int64_t begin, int64_t end);
 void prepare_dflash_inputs(const PrepareDflashInputs& a, int64_t begin, int64_t end);
 
 void expand_idx_mapping(const ExpandIdxMapping& a, int64_t begin, int64_t end);
+
+void compute_local_logits_stats(const ComputeLocalLogitsStats& a, int64_t begin,
+                                int64_t end);
+void rejection(const Rejection& a, int64_t begin, int64_t end);
+void resample(const Resample& a, int64_t begin, int64_t end);
+void insert_resampled(const InsertResampled& a, int64_t begin, int64_t end);
+void flatten_sampled(const FlattenSampled& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exponentials and probabilities for the rejection kernels.
+#ifndef VLLM_KUNLUN_HOST_LOGSUMEXP_H_
+#define VLLM_KUNLUN_HOST_LOGSUMEXP_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "contracts/rejection.h"
+#include "host/simd.h"
+
+namespace vllm_kunlun::host {
+
+// What is worked on at a time: fits the first-level cache several times.
+inline constexpr int64_t kChunk = 1024;
+
+// n elements from `begin` on as f32: where they are, or in `buffer`.
+inline const float* as_float(const void* x, FloatType type, int64_t begin, int64_t n,
+                             float* buffer) {
+  if (type == FloatType::kF32) return static_cast<const float*>(x) + begin;
+  to_float(x, type, begin, n, buffer);
+  return buffer;
+}
+
+inline const float* target_row(const TargetLogits& logits, int64_t row, int64_t first,
+                               int64_t n, float* buffer) {
+  return as_float(logits.data, logits.type, row * logits.stride + first, n, buffer);
+}
+
+inline const float* draft_row(const DraftLogits& logits, int64_t req, int64_t step,
+                              int64_t first, int64_t n, float* buffer) {
+  const int64_t begin = req * logits.req_stride + step * logits.step_stride + first;
+  return as_float(logits.data, logits.type, begin, n, buffer);
+}
+
+// The logarithm of a row's sum of exponentials, from its blocks.
+inline float global_logsumexp(const float* max, const float* sumexp, int64_t blocks) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int64_t b = 0; b < blocks; ++b) largest = max[b] > largest ? max[b] : largest;
+  double sum = 0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    sum += sumexp[b] * std::exp(static_cast<double>(max[b] - largest));
+  }
+  return static_cast<float>(largest + std::log(sum));
+}
+
+// A draft's log probability for the target and for the drafter, and what both were
+// divided by.
+struct DraftOdds {
+  float target_log_prob;
+  float draft_log_prob;
+  float target_logsumexp;
+  float draft_logsumexp;
+};
+
+inline DraftOdds draft_odds(const TargetLogits& target, const DraftLogits& draft,
+                            const LogitsStats& stats, int64_t row, int64_t req,
+                            int64_t step, int64_t token) {
+  float value;
+  DraftOdds odds{0, 0, 0, 0};
+  odds.target_logsumexp = global_logsumexp(stats.target_max[row],
+                                           stats.target_sumexp[row], stats.num_blocks);
+  odds.target_log_prob =
+      *target_row(target, row, token, 1, &value) - odds.target_logsumexp;
+  if (draft.data != nullptr) {
+    odds.draft_logsumexp = global_logsumexp(stats.draft_max[row],
+                                            stats.draft_sumexp[row], stats.num_blocks);
+    odds.draft_log_prob =
+        *draft_row(draft, req, step, token, 1, &value) - odds.draft_logsumexp;
+  }
+  return odds;
+}
+
+// sum of exp(x - max), for max >= x.
+double sum_exp(const float* x, float max, int64_t n);
+
+// log(max(exp(a) - exp(b), 0)) with a = target - target_logsumexp + shift and
+// b = draft - draft_logsumexp.
+void log_residual(const float* target, const float* draft, float target_logsumexp,
+                  float shift, float draft_logsumexp, int64_t n, float* out);
+
+}  // namespace vllm_kunlun::host
+
+#endif  // VLLM_KUNLUN_HOST_LOGSUMEXP_H_
