@@ -18,7 +18,7 @@ _MODULES = ["git", "packaging", "rich", "tomlkit", "typer"]
 def bootstrap(options: Options, arguments: list[str]) -> None:
     """Check the machine, make the environment, and go on inside it."""
     started = time.time()
-    steps = Steps(started)
+    steps = Steps(started, options.steps)
     layout = Layout()
     logs = layout.build / "logs"
     with steps.step("Checking the machine"):

@@ -26,6 +26,13 @@ class Options:
     # When the first of the two processes began; None in that first one.
     started: float | None
 
+    @property
+    def steps(self) -> int:
+        """How many steps there are to be."""
+        if self.target != "host":
+            return 8
+        return 10 if self.demo else 9
+
 
 def parse(arguments: list[str]) -> Options:
     """Read the command line."""

@@ -27,7 +27,7 @@ def pipeline(options: Options, started: float) -> None:
     layout = Layout()
     settings = config.load(layout.config)
     upstream = settings.upstream(options.upstream)
-    steps = Steps(started, done=2)
+    steps = Steps(started, options.steps, done=2)
     builder = Builder(layout, upstream, options.target, options.jobs, options.offline)
     with exclusive(layout.build, ".build.lock"):
         with steps.step("Fetching the pinned files"):

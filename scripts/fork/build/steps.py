@@ -15,15 +15,15 @@ from pathlib import Path
 
 from fork.errors import ForkError, shown
 
-TOTAL = 10
 _QUIET_SECONDS = 30
 
 
 class Steps:
     """Prints `[ 3/10] what` and, when it is over, how long it took."""
 
-    def __init__(self, started: float, done: int = 0) -> None:
+    def __init__(self, started: float, total: int, done: int = 0) -> None:
         self._started = started
+        self._total = total
         self._number = done
 
     @contextlib.contextmanager
@@ -32,7 +32,7 @@ class Steps:
         self._number += 1
         begun = time.time()
         at = _clock(begun - self._started)
-        print(f"[{self._number:2}/{TOTAL}] {title}  ({at})", flush=True)
+        print(f"[{self._number:2}/{self._total}] {title}  ({at})", flush=True)
         yield
         say(f"{time.time() - begun:.1f} s")
 
