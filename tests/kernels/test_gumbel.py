@@ -37,6 +37,7 @@ class Sample:
     ties: bool = False
     holes: bool = False
     """Two of three logits are -inf, as after top-k."""
+    block: int = BLOCK
     seed: int = 0
 
     def make(self) -> Case:
@@ -45,7 +46,7 @@ class Sample:
         arena = Arena()
         n, steps = len(self.temperatures), 3
         max_num_reqs = n + 2
-        blocks = -(-self.vocab // BLOCK)
+        blocks = -(-self.vocab // self.block)
         values = torch.randn((1 if self.one_row else n), self.vocab, generator=g) * 3
         if self.ties:
             values = values.round().clamp(max=4)
@@ -95,7 +96,7 @@ class Sample:
             ),
             "temp_ptr": temperature,
             "vocab_size": self.vocab,
-            "BLOCK_SIZE": BLOCK,
+            "BLOCK_SIZE": self.block,
             "APPLY_TEMPERATURE": self.divide,
             "USE_FP64": self.fp64,
             "PER_TOKEN_COL": self.col == "rows",
@@ -127,6 +128,7 @@ def samples(draw: st.DrawFn) -> Sample:
         one_row=draw(st.booleans()),
         ties=draw(st.booleans()),
         holes=draw(st.booleans()),
+        block=draw(st.sampled_from([BLOCK, BLOCK, 256, 2 * BLOCK])),
         seed=draw(st.integers(0, 2**31)),
     )
 
@@ -162,6 +164,7 @@ SAMPLED = Sample(1500, (0.7, 0.0, 1.0), processed=True, col="i32")
 @example(replace(GREEDY, temperatures=()))
 @example(replace(GREEDY, ties=True, dtype=torch.bfloat16))
 @example(replace(GREEDY, one_row=True, dropped=(1,), processed=True))
+@example(replace(GREEDY, ties=True, block=2 * BLOCK))
 @example(SAMPLED)
 @example(replace(SAMPLED, fp64=True, col="rows", dtype=torch.float16))
 @example(replace(SAMPLED, divide=False, wide_pos=False, col="i64", dropped=(0,)))
