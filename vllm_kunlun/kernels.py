@@ -22,6 +22,10 @@ KERNELS: dict[tuple[str, str], str] = {
     ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
     ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
     ("sample.gumbel", "_gumbel_sample_kernel"): "gumbel_sample",
+    ("sample.gumbel", "_temperature_kernel"): "temperature",
+    ("sample.min_p", "_min_p_kernel"): "min_p",
+    ("sample.penalties", "_bincount_kernel"): "bincount",
+    ("sample.penalties", "_penalties_kernel"): "penalties",
     (
         "spec_decode.dflash.speculator",
         "_prepare_dflash_inputs_kernel",

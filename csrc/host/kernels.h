@@ -10,8 +10,10 @@
 #include "contracts/dflash.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
+#include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
+#include "contracts/sampling.h"
 #include "contracts/staged_write.h"
 
 namespace vllm_kunlun::host {
@@ -42,6 +44,12 @@ void rejection(const Rejection& a, int64_t begin, int64_t end);
 void resample(const Resample& a, int64_t begin, int64_t end);
 void insert_resampled(const InsertResampled& a, int64_t begin, int64_t end);
 void flatten_sampled(const FlattenSampled& a, int64_t begin, int64_t end);
+
+void temperature(const Temperature& a, int64_t begin, int64_t end);
+void min_p(const MinP& a, int64_t begin, int64_t end);
+
+void penalties(const Penalties& a, int64_t begin, int64_t end);
+void bincount(const BinCount& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
