@@ -21,8 +21,10 @@ KERNELS: dict[tuple[str, str], str] = {
     ("input_batch", "_post_update_kernel"): "post_update",
     ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
     ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
+    ("sample.bad_words", "_bad_words_kernel"): "bad_words",
     ("sample.gumbel", "_gumbel_sample_kernel"): "gumbel_sample",
     ("sample.gumbel", "_temperature_kernel"): "temperature",
+    ("sample.logit_bias", "_bias_kernel"): "bias",
     ("sample.min_p", "_min_p_kernel"): "min_p",
     ("sample.penalties", "_bincount_kernel"): "bincount",
     ("sample.penalties", "_penalties_kernel"): "penalties",
@@ -41,6 +43,7 @@ KERNELS: dict[tuple[str, str], str] = {
     ): "insert_resampled",
     ("spec_decode.rejection_sampler_utils", "_rejection_kernel"): "rejection",
     ("spec_decode.rejection_sampler_utils", "_resample_kernel"): "resample",
+    ("structured_outputs", "_apply_grammar_bitmask_kernel"): "apply_grammar_bitmask",
 }
 
 

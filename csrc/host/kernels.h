@@ -15,6 +15,7 @@
 #include "contracts/requests.h"
 #include "contracts/sampling.h"
 #include "contracts/staged_write.h"
+#include "contracts/token_mask.h"
 
 namespace vllm_kunlun::host {
 
@@ -50,6 +51,10 @@ void min_p(const MinP& a, int64_t begin, int64_t end);
 
 void penalties(const Penalties& a, int64_t begin, int64_t end);
 void bincount(const BinCount& a, int64_t begin, int64_t end);
+
+void bias(const Bias& a, int64_t begin, int64_t end);
+void bad_words(const BadWords& a, int64_t begin, int64_t end);
+void apply_grammar_bitmask(const ApplyGrammarBitmask& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
