@@ -10,6 +10,7 @@
 #include "contracts/dflash.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
+#include "contracts/logprob.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -55,6 +56,13 @@ void bincount(const BinCount& a, int64_t begin, int64_t end);
 void bias(const Bias& a, int64_t begin, int64_t end);
 void bad_words(const BadWords& a, int64_t begin, int64_t end);
 void apply_grammar_bitmask(const ApplyGrammarBitmask& a, int64_t begin, int64_t end);
+
+void topk_log_softmax(const TopkLogSoftmax& a, int64_t begin, int64_t end);
+void ranks(const Ranks& a, int64_t begin, int64_t end);
+void fill_logprob_token_ids(const FillLogprobTokenIds& a, int64_t begin, int64_t end);
+void prompt_logprobs_token_ids(const PromptLogprobsTokenIds& a, int64_t begin,
+                               int64_t end);
+void num_nans(const NumNans& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
