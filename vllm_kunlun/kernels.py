@@ -43,8 +43,16 @@ KERNELS: dict[tuple[str, str], str] = {
     ("spec_decode.rejection_sampler", "_flatten_sampled_kernel"): "flatten_sampled",
     (
         "spec_decode.rejection_sampler_utils",
+        "_compute_cumulative_log_p_kernel",
+    ): "compute_cumulative_log_p",
+    (
+        "spec_decode.rejection_sampler_utils",
         "_compute_local_logits_stats_kernel",
     ): "compute_local_logits_stats",
+    (
+        "spec_decode.rejection_sampler_utils",
+        "_compute_local_residual_mass_kernel",
+    ): "compute_local_residual_mass",
     (
         "spec_decode.rejection_sampler_utils",
         "_insert_resampled_kernel",

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "contracts/block_table.h"
+#include "contracts/block_verification.h"
 #include "contracts/dflash.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
@@ -63,6 +64,11 @@ void fill_logprob_token_ids(const FillLogprobTokenIds& a, int64_t begin, int64_t
 void prompt_logprobs_token_ids(const PromptLogprobsTokenIds& a, int64_t begin,
                                int64_t end);
 void num_nans(const NumNans& a, int64_t begin, int64_t end);
+
+void compute_cumulative_log_p(const ComputeCumulativeLogP& a, int64_t begin,
+                              int64_t end);
+void compute_local_residual_mass(const ComputeLocalResidualMass& a, int64_t begin,
+                                 int64_t end);
 
 }  // namespace vllm_kunlun::host
 

@@ -44,20 +44,37 @@ inline float fast_exp(float x) {
   return p * scale * rest;
 }
 
-}  // namespace
-
-VLLM_KUNLUN_VERSIONS
-double sum_exp(const float* x, float max, int64_t n) {
+// The sum of term(i) for i < n, in double.
+template <class Term>
+inline double sum_terms(int64_t n, const Term& term) {
   constexpr int64_t kLanes = 32;
   double lanes[kLanes] = {};
   const int64_t whole = n - n % kLanes;
   for (int64_t i = 0; i < whole; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += fast_exp(x[i + j] - max);
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
   }
   double sum = 0;
   for (const double lane : lanes) sum += lane;
-  for (int64_t i = whole; i < n; ++i) sum += fast_exp(x[i] - max);
+  for (int64_t i = whole; i < n; ++i) sum += term(i);
   return sum;
+}
+
+}  // namespace
+
+VLLM_KUNLUN_VERSIONS
+double sum_exp(const float* x, float max, int64_t n) {
+  return sum_terms(n, [=](int64_t i) { return fast_exp(x[i] - max); });
+}
+
+VLLM_KUNLUN_VERSIONS
+double residual_mass(const float* target, const float* draft, float target_logsumexp,
+                     float draft_logsumexp, float joint_ratio, int64_t n) {
+  return sum_terms(n, [=](int64_t i) {
+    const float p = fast_exp(target[i] - target_logsumexp);
+    const float q = fast_exp(draft[i] - draft_logsumexp);
+    const float rest = joint_ratio * p - q;
+    return rest > 0.0f ? rest : 0.0f;
+  });
 }
 
 void log_residual(const float* target, const float* draft, float target_logsumexp,

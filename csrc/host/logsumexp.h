@@ -76,6 +76,11 @@ inline DraftOdds draft_odds(const TargetLogits& target, const DraftLogits& draft
 // sum of exp(x - max), for max >= x.
 double sum_exp(const float* x, float max, int64_t n);
 
+// sum of max(joint_ratio * exp(target - target_logsumexp) - exp(draft -
+// draft_logsumexp), 0).
+double residual_mass(const float* target, const float* draft, float target_logsumexp,
+                     float draft_logsumexp, float joint_ratio, int64_t n);
+
 // log(max(exp(a) - exp(b), 0)) with a = target - target_logsumexp + shift and
 // b = draft - draft_logsumexp.
 void log_residual(const float* target, const float* draft, float target_logsumexp,

@@ -80,15 +80,10 @@ void on_host(const ComputeLocalLogitsStats& a) {
 void check_indices(const OpCheck& check, const Rejection& a, int64_t num_logits,
                    int64_t num_states, int64_t num_steps, int64_t vocab_size) {
   check_logit_rows(check, a.cu_num_logits, a.num_reqs, num_logits);
+  check_drafts(check, a.cu_num_logits, a.draft_sampled, a.num_reqs, num_steps,
+               vocab_size);
   for (int64_t i = 0; i < a.num_reqs; ++i) {
     check.index("idx_mapping_ptr", i, a.idx_mapping[i], 0, num_states);
-    const int64_t first = a.cu_num_logits[i];
-    const int64_t last = a.cu_num_logits[i + 1];
-    check.index("cu_num_logits_ptr", i + 1, last, first + 1, first + num_steps + 2);
-    for (int64_t row = first + 1; row < last; ++row) {
-      check.index("draft_sampled_ptr", row, a.draft_sampled[row], INT32_MIN,
-                  vocab_size);
-    }
   }
 }
 
@@ -136,16 +131,10 @@ void rejection(
   args.target_argmax =
       row_list<const int64_t>(check, "target_local_argmax_ptr", target_local_argmax_ptr,
                               target_local_argmax_stride, num_logits, blocks);
-  args.stats = {
-      row_list<const float>(check, "target_local_max_ptr", target_local_max_ptr,
-                            target_local_max_stride, num_logits, blocks),
-      row_list<const float>(check, "target_local_sumexp_ptr", target_local_sumexp_ptr,
-                            target_local_sumexp_stride, num_logits, blocks),
-      row_list<const float>(check, "draft_local_max_ptr", draft_local_max_ptr,
-                            draft_local_max_stride, num_logits, blocks),
-      row_list<const float>(check, "draft_local_sumexp_ptr", draft_local_sumexp_ptr,
-                            draft_local_sumexp_stride, num_logits, blocks),
-      blocks};
+  args.stats = logits_stats(
+      check, target_local_max_ptr, target_local_max_stride, target_local_sumexp_ptr,
+      target_local_sumexp_stride, draft_local_max_ptr, draft_local_max_stride,
+      draft_local_sumexp_ptr, draft_local_sumexp_stride, num_logits, blocks);
   args.draft_sampled = check.integers("draft_sampled_ptr", draft_sampled_ptr, 0);
   args.draft_logits = draft_logits(check, draft_logits_ptr, draft_logits_stride_0,
                                    draft_logits_stride_1, 0, has_draft_logits);

@@ -51,6 +51,23 @@ inline DraftLogits draft_logits(const OpCheck& check,
           stride_1};
 }
 
+inline LogitsStats logits_stats(const OpCheck& check, const at::Tensor& target_max,
+                                int64_t target_max_stride,
+                                const at::Tensor& target_sumexp,
+                                int64_t target_sumexp_stride,
+                                const at::Tensor& draft_max, int64_t draft_max_stride,
+                                const at::Tensor& draft_sumexp,
+                                int64_t draft_sumexp_stride, int64_t num_logits,
+                                int64_t blocks) {
+  const auto rows = [&](const char* name, const at::Tensor& t, int64_t stride) {
+    return row_list<const float>(check, name, t, stride, num_logits, blocks);
+  };
+  return {rows("target_local_max_ptr", target_max, target_max_stride),
+          rows("target_local_sumexp_ptr", target_sumexp, target_sumexp_stride),
+          rows("draft_local_max_ptr", draft_max, draft_max_stride),
+          rows("draft_local_sumexp_ptr", draft_sumexp, draft_sumexp_stride), blocks};
+}
+
 // The number of state rows that every tensor of states has.
 inline int64_t num_states(const at::Tensor& temp, const DraftLogits& draft,
                           const std::optional<at::Tensor>& draft_logits) {
@@ -63,6 +80,21 @@ inline void check_logit_rows(const OpCheck& check, const int32_t* cu_num_logits,
   for (int64_t i = 0; i <= num_reqs; ++i) {
     check.index("cu_num_logits_ptr", i, cu_num_logits[i],
                 i > 0 ? cu_num_logits[i - 1] : 0, num_logits + 1);
+  }
+}
+
+// Every request has a row of its own and at most num_steps drafts, of the vocabulary or
+// negative.
+inline void check_drafts(const OpCheck& check, const int32_t* cu_num_logits,
+                         const IntList& draft_sampled, int64_t num_reqs,
+                         int64_t num_steps, int64_t vocab_size) {
+  for (int64_t i = 0; i < num_reqs; ++i) {
+    const int64_t first = cu_num_logits[i];
+    const int64_t last = cu_num_logits[i + 1];
+    check.index("cu_num_logits_ptr", i + 1, last, first + 1, first + num_steps + 2);
+    for (int64_t row = first + 1; row < last; ++row) {
+      check.index("draft_sampled_ptr", row, draft_sampled[row], INT32_MIN, vocab_size);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A batch of requests with drafts, from which the rejection kernels' launches come."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,16 @@ def within_ulp(ulp: int) -> Any:
         return torch.isclose(expected, found, rtol=bound, atol=0, equal_nan=True)
 
     return close
+
+
+def is_decisive(make: Callable[[float], Case]) -> bool:
+    """Whether a little more or less probability changes no decision."""
+    decisions: list[list[int]] = []
+    for shift in (-1e-5, 0, 1e-5):
+        case = make(shift)
+        case.run_ours()
+        decisions.append(case.arguments["rejected_steps_ptr"].tolist())
+    return all(decision == decisions[0] for decision in decisions)
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,11 @@ class Batch:
     def num_blocks(self) -> int:
         """Blocks of the vocabulary."""
         return -(-self.vocab // self.block)
+
+    @property
+    def padded_blocks(self) -> int:
+        """num_blocks as a power of 2."""
+        return 1 << (self.num_blocks - 1).bit_length()
 
     @property
     def ends(self) -> list[int]:
@@ -205,7 +221,7 @@ class Batch:
 def batches(draw: st.DrawFn, negative: float = 0.1) -> Batch:
     """Draw a batch."""
     steps = draw(st.integers(1, 4))
-    size = draw(st.integers(1, 4))
+    size = draw(st.integers(1, 3))
     types = st.sampled_from([F32, torch.bfloat16, torch.float16])
     return Batch(
         drafts=tuple(draw(st.integers(0, steps)) for _ in range(size)),

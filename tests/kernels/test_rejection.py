@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from drafts import EPSILON, F32, I64, MIXED, ONE, Batch, batches, within, within_ulp
+from drafts import (
+    EPSILON,
+    F32,
+    I64,
+    MIXED,
+    ONE,
+    Batch,
+    batches,
+    is_decisive,
+    within,
+    within_ulp,
+)
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from oracle import Arena, Case, assert_same, compare, opcheck, run_both
@@ -130,22 +141,12 @@ def rejection(batch: Batch, synthetic: bool = False, shift: float = 0) -> Case:
         "local_residual_mass_ptr": None,
         "local_residual_mass_stride": 0,
         "vocab_num_blocks": batch.num_blocks,
-        "PADDED_VOCAB_NUM_BLOCKS": 1 << (batch.num_blocks - 1).bit_length(),
+        "PADDED_VOCAB_NUM_BLOCKS": batch.padded_blocks,
         "HAS_DRAFT_LOGITS": batch.has_draft_logits,
         "SYNTHETIC_MODE": synthetic,
         "USE_BLOCK_VERIFICATION": False,
     }
     return batch.case("_rejection_kernel", arguments, arena)
-
-
-def is_decisive(make: Callable[[float], Case]) -> bool:
-    """Whether a little more or less probability changes no decision."""
-    decisions: list[list[int]] = []
-    for shift in (-1e-5, 0, 1e-5):
-        case = make(shift)
-        case.run_ours()
-        decisions.append(case.arguments["rejected_steps_ptr"].tolist())
-    return all(decision == decisions[0] for decision in decisions)
 
 
 # Of values up to 8, taken apart as max + log(sum): upstream's log is within 4 ulp, the
