@@ -12,7 +12,8 @@ from fork.config import Upstream
 from fork.errors import ForkError, shown
 from fork.fetch import Say
 from fork.files import exclusive, remove_tree, scratch
-from fork.git import GitError, Repository
+from fork.git import Repository
+from fork.hermetic import GitError
 from fork.importer import import_sdist
 from fork.paths import Layout
 from fork.series import Series

@@ -17,7 +17,7 @@ from fork import fetch as fetching
 from fork import status as showing
 from fork import verify as verifying
 from fork.errors import ForkError, explain_os_error
-from fork.git import GitError, explain_git_error
+from fork.hermetic import GitError, explain_git_error
 from fork.paths import Layout
 
 app = typer.Typer(

@@ -1,133 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Git as if it were freshly installed: no user's settings, hooks or signing.
-
-GitPython drives the `git` program. What a user or the machine has configured must
-not show in the commits or in the patches, so every call starts from an environment
-without any of git's variables, and what matters to the output is given explicitly.
-"""
+"""The few things that the tools ask of a git work tree."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fork.errors import ForkError, explain_os_error
-
-# GitPython looks for the program when imported, and would say so in a page of text.
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-
-import git as gitpython
-
-# Whoever applies the series commits as this, so that commits are equal everywhere.
-NAME = "vllm-kunlun"
-EMAIL = "vllm-kunlun@localhost"
-EPOCH = "946684800 +0000"
-
-_NOWHERE = "/dev/null"
-_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_SYSTEM": _NOWHERE,
-    "GIT_CONFIG_GLOBAL": _NOWHERE,
-    # Git before 2.32 knows only these for the user's settings.
-    "HOME": _NOWHERE,
-    "XDG_CONFIG_HOME": _NOWHERE,
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": "false",
-    "GIT_PAGER": "cat",
-    "GIT_COMMITTER_NAME": NAME,
-    "GIT_COMMITTER_EMAIL": EMAIL,
-    "TZ": "UTC",
-}
-
-# Given on the command line, where they also win over the repository's own settings.
-_SETTINGS = {
-    "am.keepcr": "true",
-    "am.threeWay": "false",
-    "apply.ignoreWhitespace": "no",
-    "apply.whitespace": "nowarn",
-    "commit.gpgSign": "false",
-    "core.abbrev": "40",
-    "core.attributesFile": _NOWHERE,
-    "core.autocrlf": "false",
-    # Speed: git would spend most of an import on compressing.
-    "core.compression": "1",
-    "core.excludesFile": _NOWHERE,
-    "core.fileMode": "true",
-    "core.fsmonitor": "false",
-    "core.hooksPath": _NOWHERE,
-    "core.quotePath": "true",
-    "core.safecrlf": "false",
-    "diff.suppressBlankEmpty": "false",
-    "gc.auto": "0",
-    "i18n.commitEncoding": "UTF-8",
-    "i18n.logOutputEncoding": "UTF-8",
-}
-
-# Upstream's own attributes must neither convert files nor choose hunk headers.
-_ATTRIBUTES = "* -text !diff !eol !filter !ident !merge !working-tree-encoding\n"
-
-_LOCAL_CONFIG = """[core]
-\tautocrlf = false
-\tsafecrlf = false
-\tfileMode = true
-[gc]
-\tauto = 0
-"""
-
-_FORMAT = ["--keep-subject", "--zero-commit", "--no-signature", "--no-stat"]
-_FORMAT += ["--full-index", "--binary", "--unified=3", "--inter-hunk-context=0"]
-_FORMAT += ["--diff-algorithm=myers", "--indent-heuristic", "--find-renames=50%"]
-_FORMAT += ["--src-prefix=a/", "--dst-prefix=b/", "--no-ext-diff", "--no-textconv"]
-_FORMAT += ["--no-color", "--no-attach", "--no-thread", "--no-cover-letter"]
-_FORMAT += ["--no-encode-email-headers", "--no-notes", "--no-relative"]
-_FORMAT += ["--submodule=short", "-O/dev/null"]
-
-
-class GitError(Exception):
-    """Git has failed; the message is git's own."""
-
-
-def explain_git_error(error: GitError) -> str:
-    """Say what a failure that no tool foresaw means to the user."""
-    if os.strerror(errno.ENOSPC) in str(error):
-        return explain_os_error(OSError(errno.ENOSPC, "", "git's folder"))
-    return f"git failed: {error}."
-
-
-class _Hermetic(gitpython.Git):
-    """GitPython's driver, started without git's variables of the outside."""
-
-    def execute(self, *arguments: Any, **options: Any) -> Any:
-        with _without_git_variables():
-            return super().execute(*arguments, **options)
-
-
-@contextlib.contextmanager
-def _without_git_variables() -> Iterator[None]:
-    saved = {key: os.environ.pop(key) for key in [*os.environ] if key[:4] == "GIT_"}
-    try:
-        yield
-    finally:
-        os.environ.update(saved)
+from fork.errors import ForkError
+from fork.hermetic import ATTRIBUTES, FORMAT, LOCAL_CONFIG, GitError, Hermetic
 
 
 class Repository:
-    """The few things that the tools ask of one git work tree."""
+    """One git work tree."""
 
     def __init__(self, path: Path) -> None:
         if shutil.which("git") is None:
             raise ForkError("git is not installed: install it (`apt install git`).")
         self.path = path
         self.git_dir = path / ".git"
-        self._git = _Hermetic(str(path))
-        self._git.update_environment(**_ENVIRONMENT)
+        self._git = Hermetic(path)
 
     @classmethod
     def create(cls, path: Path, branch: str) -> Repository:
@@ -138,10 +32,10 @@ class Repository:
         repository.run("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         info = repository.git_dir / "info"
         info.mkdir(exist_ok=True)
-        (info / "attributes").write_text(_ATTRIBUTES, "utf-8")
+        (info / "attributes").write_text(ATTRIBUTES, "utf-8")
         # For the person who edits here with settings of their own.
         with (repository.git_dir / "config").open("a", encoding="utf-8") as stream:
-            stream.write(_LOCAL_CONFIG)
+            stream.write(LOCAL_CONFIG)
         return repository
 
     def run(self, *arguments: str, **options: Any) -> str:
@@ -150,20 +44,7 @@ class Repository:
 
     def run_bytes(self, *arguments: str, **options: Any) -> bytes:
         """Run a git command and return exactly what it prints."""
-        settings: list[str] = []
-        for key, value in _SETTINGS.items():
-            settings += ["-c", f"{key}={value}"]
-        try:
-            output = self._git.execute(
-                ["git", *settings, *arguments],
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-                **options,
-            )
-        except gitpython.GitCommandError as error:
-            raise GitError(_own_words(error)) from None
-        assert isinstance(output, bytes)
-        return output
+        return self._git.output(*arguments, **options)
 
     def commit_id(self, revision: str) -> str | None:
         """Return the commit that a name stands for, or None."""
@@ -254,7 +135,7 @@ class Repository:
 
     def patch(self, commit: str) -> bytes:
         """Write one commit as a patch, the same bytes on every machine."""
-        return self.run_bytes("format-patch", "--stdout", "-1", *_FORMAT, commit)
+        return self.run_bytes("format-patch", "--stdout", "-1", *FORMAT, commit)
 
     def apply_mail(self, patch: Path) -> None:
         """Commit one patch where its context fits exactly, or change nothing."""
@@ -273,18 +154,3 @@ class Repository:
             with contextlib.suppress(GitError):
                 self.run("am", "--abort")
             raise
-
-
-def _own_words(error: gitpython.GitCommandError) -> str:
-    """Take git's message out of GitPython's account of it."""
-    text = error.stderr or error.stdout or str(error)
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    text = text.strip().removeprefix("stderr: ").removeprefix("stdout: ").strip("'\n ")
-    lines = [line.strip() for line in text.splitlines()]
-    telling = [
-        line
-        for line in lines
-        if line and not line.startswith(("hint:", "Applying:", "When you have"))
-    ]
-    return "; ".join(telling[:3]) or "git failed without saying why"

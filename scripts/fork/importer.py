@@ -9,7 +9,8 @@ from typing import IO
 
 from fork import sdist
 from fork.config import Artifact
-from fork.git import EMAIL, EPOCH, NAME, Repository
+from fork.git import Repository
+from fork.hermetic import EMAIL, EPOCH, NAME
 
 _REF = "refs/upstream/{version}"
 

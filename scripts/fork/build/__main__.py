@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 def _continue(asked: options.Options, started: float) -> None:
     """Do the steps that need the tools in the environment."""
     from fork.build.pipeline import pipeline
-    from fork.git import GitError, explain_git_error
+    from fork.hermetic import GitError, explain_git_error
 
     try:
         pipeline(asked, started)

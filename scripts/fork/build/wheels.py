@@ -19,7 +19,8 @@ from fork.build.steps import Command, run, say
 from fork.config import Upstream
 from fork.errors import ForkError, shown
 from fork.files import scratch
-from fork.git import EPOCH, Repository
+from fork.git import Repository
+from fork.hermetic import EPOCH
 from fork.paths import Layout
 
 # What our wheel is made of; anything else in the project leaves it as it is.
