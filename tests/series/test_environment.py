@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,28 @@ def test_a_failing_command_is_one_sentence_with_its_log(tmp_path: Path) -> None:
 def test_a_disk_that_fills_up_is_recognised(tmp_path: Path) -> None:
     text = failing(tmp_path, "echo 'ERROR: [Errno 28] No space left on device'; exit 1")
     assert text.startswith("The disk is full (It did not work): free some space")
+
+
+def test_an_interrupted_command_ends_with_all_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(process: subprocess.Popen[bytes], log: Path) -> int:
+        while not log.read_text().strip():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    log = tmp_path / "log"
+    monkeypatch.setattr(steps, "_watch", interrupted)
+    script = "sleep 60 & echo $!; wait"
+    with pytest.raises(KeyboardInterrupt):
+        steps.run(steps.Command(["sh", "-c", script], log, "It did not work"))
+    grandchild = Path("/proc", log.read_text().strip(), "stat")
+    for _ in range(500):
+        # Who has ended is gone, or waits for init to take notice.
+        if not grandchild.exists() or " Z " in grandchild.read_text():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the grandchild is still running")
 
 
 def test_a_wheel_is_believed_only_if_it_is_intact(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 from fork.build import options
 from fork.errors import ForkError, explain_os_error
@@ -12,6 +14,9 @@ from fork.errors import ForkError, explain_os_error
 def main(arguments: list[str]) -> int:
     """Run the steps; every foreseeable failure is one sentence and exit code 1."""
     asked = options.parse(arguments)
+    # An ended session or a CI job's time limit is an interruption like Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _interrupt)
     try:
         if asked.started is None:
             from fork.build.bootstrap import bootstrap
@@ -32,6 +37,10 @@ def main(arguments: list[str]) -> int:
         )
         return 130
     return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _continue(asked: options.Options, started: float) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -72,11 +73,13 @@ def run(command: Command) -> None:
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
+            # A group of its own, so that compilers end together with their caller.
+            start_new_session=True,
         )
         try:
             status = _watch(process, command.log)
         except BaseException:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             process.wait()
             raise
     if status:
