@@ -9,6 +9,7 @@ KERNELS: dict[tuple[str, str], str] = {
     ("block_table", "_compute_slot_mappings_kernel"): "compute_slot_mappings",
     ("block_table", "_gather_block_tables_kernel"): "gather_block_tables",
     ("buffer_utils", "_apply_write_kernel"): "apply_write",
+    ("cp_utils", "_dcp_local_seq_lens_kernel"): "dcp_local_seq_lens",
     (
         "input_batch",
         "_combine_sampled_and_draft_tokens_kernel",
@@ -19,9 +20,18 @@ KERNELS: dict[tuple[str, str], str] = {
         "_get_num_sampled_and_rejected_kernel",
     ): "get_num_sampled_and_rejected",
     ("input_batch", "_post_update_kernel"): "post_update",
+    (
+        "input_batch",
+        "_post_update_num_computed_tokens_kernel",
+    ): "post_update_num_computed_tokens",
     ("input_batch", "_prepare_pos_seq_lens_kernel"): "prepare_pos_seq_lens",
     ("input_batch", "_prepare_prefill_inputs_kernel"): "prepare_prefill_inputs",
     ("metrics.logits", "_num_nans_kernel"): "num_nans",
+    ("mm.rope", "_prepare_rope_positions_kernel"): "prepare_rope_positions",
+    (
+        "model_states.mamba_hybrid",
+        "_scatter_num_accepted_kernel",
+    ): "scatter_num_accepted",
     ("sample.bad_words", "_bad_words_kernel"): "bad_words",
     ("sample.gumbel", "_gumbel_sample_kernel"): "gumbel_sample",
     ("sample.gumbel", "_temperature_kernel"): "temperature",
@@ -36,6 +46,18 @@ KERNELS: dict[tuple[str, str], str] = {
         "sample.prompt_logprob",
         "_prompt_logprobs_token_ids_kernel",
     ): "prompt_logprobs_token_ids",
+    (
+        "spec_decode.autoregressive.speculator",
+        "_prepare_decode_inputs_kernel",
+    ): "prepare_decode_inputs",
+    (
+        "spec_decode.autoregressive.speculator",
+        "_prepare_prefill_inputs_kernel",
+    ): "prepare_draft_prefill_inputs",
+    (
+        "spec_decode.autoregressive.speculator",
+        "_update_draft_inputs_kernel",
+    ): "update_draft_inputs",
     (
         "spec_decode.dflash.speculator",
         "_prepare_dflash_inputs_kernel",

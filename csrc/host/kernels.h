@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "contracts/autoregressive.h"
 #include "contracts/block_table.h"
 #include "contracts/block_verification.h"
 #include "contracts/dflash.h"
@@ -15,6 +16,7 @@
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
+#include "contracts/rope.h"
 #include "contracts/sampling.h"
 #include "contracts/staged_write.h"
 #include "contracts/token_mask.h"
@@ -69,6 +71,18 @@ void compute_cumulative_log_p(const ComputeCumulativeLogP& a, int64_t begin,
                               int64_t end);
 void compute_local_residual_mass(const ComputeLocalResidualMass& a, int64_t begin,
                                  int64_t end);
+
+void post_update_num_computed_tokens(const PostUpdateNumComputedTokens& a,
+                                     int64_t begin, int64_t end);
+void dcp_local_seq_lens(const DcpLocalSeqLens& a, int64_t begin, int64_t end);
+void scatter_num_accepted(const ScatterNumAccepted& a, int64_t begin, int64_t end);
+
+void prepare_rope_positions(const PrepareRopePositions& a, int64_t begin, int64_t end);
+
+void prepare_draft_prefill_inputs(const PrepareDraftPrefillInputs& a, int64_t begin,
+                                  int64_t end);
+void prepare_decode_inputs(const PrepareDecodeInputs& a, int64_t begin, int64_t end);
+void update_draft_inputs(const UpdateDraftInputs& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
