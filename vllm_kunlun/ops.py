@@ -35,12 +35,23 @@ def load() -> None:
 
 
 def find_op(module: str, kernel: str) -> Any | None:
-    """Return the op that does the work of upstream's `kernel` in `module`, if any."""
+    """Return the op that does the work of upstream's `kernel` in `module`, if any.
+
+    Raises:
+        ImportError: the library cannot be loaded, or is older than the table of ops.
+    """
     name = op_name(module, kernel)
     if name is None:
         return None
     load()
-    return getattr(torch.ops.vllm_kunlun, name).default
+    try:
+        return getattr(torch.ops.vllm_kunlun, name).default
+    except AttributeError:
+        raise ImportError(
+            f"{LIBRARY} has no op {name}, which vllm_kunlun/kernels.py names: it was "
+            "built from older sources, so build it again with "
+            "scripts/apply_and_build.sh."
+        ) from None
 
 
 def flagged_overloads(op: Any) -> dict[str, Any]:

@@ -27,6 +27,15 @@ def test_unknown_kernel() -> None:
     assert ops.find_op(PACKAGE + "input_batch", "_of_tomorrow_kernel") is None
 
 
+def test_older_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that lacks an op of the table is named as too old."""
+    monkeypatch.setattr(ops, "op_name", lambda *_: "op_of_tomorrow")
+    with pytest.raises(
+        ImportError, match=r"has no op op_of_tomorrow, .*build it again"
+    ):
+        ops.find_op(PACKAGE + "input_batch", "_of_tomorrow_kernel")
+
+
 def test_missing_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A package without its library says where that should be."""
     monkeypatch.setattr(ops, "LIBRARY", tmp_path / "none.so")
