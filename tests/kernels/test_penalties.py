@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracle import Arena, Case, compare, opcheck, run_both
 from oracle.logits import make_logits
 
-BLOCK = 8192
+BLOCK = 2048  # two of the parts that ours works in; upstream has 8192
 F32 = torch.float32
 
 
