@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "contracts/philox.h"
+#include "host/elementary.h"
 
 namespace vllm_kunlun::host {
 namespace {
@@ -12,16 +13,10 @@ namespace {
 // Wide enough for several of the widest registers, to hide the latency of a maximum.
 constexpr int64_t kLanes = 64;
 
-template <class To, class From>
-inline To bit_cast(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
+// Inlined, since each version of a caller has to have it compiled for its own
+// processor.
 template <class T>
-inline Largest<T> largest(const T* x, int64_t n) {
+__attribute__((always_inline)) inline Largest<T> largest(const T* x, int64_t n) {
   T lanes[kLanes];
   for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
   const int64_t whole = n - n % kLanes;
@@ -45,29 +40,6 @@ inline Largest<T> largest(const T* x, int64_t n) {
   int64_t i = whole;
   while (x[i] != best) ++i;
   return {best, i};
-}
-
-// log(x) of a normal x > 0, within 2^-40: x = m * 2^e with m around 1, and
-// log(m) = 2 * atanh((m - 1) / (m + 1)) as a series. No branch and no table, so that
-// loops around it become vector code.
-inline double fast_log(double x) {
-  constexpr uint64_t kOne = 0x3ff0000000000000;
-  constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
-  constexpr uint64_t kMantissa = 0x000fffffffffffff;
-  constexpr uint64_t kTwo52 = 0x4330000000000000;  // 2^52: holds an integer as it is
-  const uint64_t bits = bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
-  const double e = bit_cast<double>((bits >> 52) | kTwo52) - (0x1p52 + 1023);
-  const double m = bit_cast<double>((bits & kMantissa) + kSqrtHalf);
-  const double s = (m - 1) / (m + 1);
-  const double z = s * s;
-  double sum = 1.0 / 13;
-  sum = sum * z + 1.0 / 11;
-  sum = sum * z + 1.0 / 9;
-  sum = sum * z + 1.0 / 7;
-  sum = sum * z + 1.0 / 5;
-  sum = sum * z + 1.0 / 3;
-  sum = sum * z + 1.0;
-  return e * 0x1.62e42fefa39efp-1 + 2 * s * sum;
 }
 
 // The bits of an f16 as f32: shifted into place, then scaled by the difference of the

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementary functions without branches and tables, so that a loop around them becomes
+// vector code.
+#ifndef VLLM_KUNLUN_HOST_ELEMENTARY_H_
+#define VLLM_KUNLUN_HOST_ELEMENTARY_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace vllm_kunlun::host {
+
+template <class To, class From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// exp(x) within 1 ulp, 0 and inf where it leaves f32, NaN for NaN: 2^n exp(r) with
+// x = n log(2) + r, where exp(r) for |r| <= log(2) / 2 is a polynomial.
+inline float fast_exp(float x) {
+  constexpr float kRound = 0x1.8p23f;  // adding it rounds to an integer
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const float rounded = x * 0x1.715476p0f + kRound;
+  const float n = rounded - kRound;
+  // log(2) in two parts, the first short enough that n times it is exact.
+  const float r = x - n * 0x1.63p-1f - n * -0x1.bd0106p-13f;
+  float p = 0x1.a0d2cep-13f;
+  p = p * r + 0x1.6e879cp-10f;
+  p = p * r + 0x1.111210p-7f;
+  p = p * r + 0x1.555450p-5f;
+  p = p * r + 0x1.555554p-3f;
+  p = p * r + 0x1.000000p-1f;
+  p = p * (r * r) + r + 1.0f;
+  // 2^n in two steps: n reaches beyond the exponents of f32 at both ends.
+  const uint32_t exponent = bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
+  const float scale = bit_cast<float>((half + 127) << 23);
+  const float rest = bit_cast<float>((exponent - half + 127) << 23);
+  return p * scale * rest;
+}
+
+// log(x) of a normal x > 0, within 2^-40: x = m * 2^e with m around 1, and
+// log(m) = 2 * atanh((m - 1) / (m + 1)) as a series.
+inline double fast_log(double x) {
+  constexpr uint64_t kOne = 0x3ff0000000000000;
+  constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
+  constexpr uint64_t kMantissa = 0x000fffffffffffff;
+  constexpr uint64_t kTwo52 = 0x4330000000000000;  // 2^52: holds an integer as it is
+  const uint64_t bits = bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
+  const double e = bit_cast<double>((bits >> 52) | kTwo52) - (0x1p52 + 1023);
+  const double m = bit_cast<double>((bits & kMantissa) + kSqrtHalf);
+  const double s = (m - 1) / (m + 1);
+  const double z = s * s;
+  double sum = 1.0 / 13;
+  sum = sum * z + 1.0 / 11;
+  sum = sum * z + 1.0 / 9;
+  sum = sum * z + 1.0 / 7;
+  sum = sum * z + 1.0 / 5;
+  sum = sum * z + 1.0 / 3;
+  sum = sum * z + 1.0;
+  return e * 0x1.62e42fefa39efp-1 + 2 * s * sum;
+}
+
+}  // namespace vllm_kunlun::host
+
+#endif  // VLLM_KUNLUN_HOST_ELEMENTARY_H_
