@@ -21,8 +21,9 @@ def load() -> None:
     """
     if not LIBRARY.is_file():
         raise ImportError(
-            f"{LIBRARY} is missing, so vllm-kunlun has no kernels: install the wheel "
-            "that scripts/apply_and_build.sh leaves in dist/."
+            f"{LIBRARY} is missing, so vllm-kunlun has no kernels: run Python outside "
+            "of the source folder, or install the wheel that "
+            "scripts/apply_and_build.sh leaves in dist/."
         )
     try:
         torch.ops.load_library(LIBRARY)

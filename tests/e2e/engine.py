@@ -26,9 +26,7 @@ GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "detokenize": Fa
 
 
 @contextmanager
-def engine(
-    model: Path, *, use_v2: bool | None = None, **options: Any
-) -> Iterator[LLM]:
+def engine(model: Path, *, use_v2: bool | None = None, **options: Any) -> Iterator[LLM]:
     """Give an engine whose ``VLLM_USE_V2_MODEL_RUNNER`` is 1, 0 or not set."""
     name = "VLLM_USE_V2_MODEL_RUNNER"
     os.environ.pop(name, None)

@@ -33,7 +33,7 @@ def test_dispatch(
     with engine(model, use_v2=use_v2, speculative_config=speculative) as llm:
         is_v2 = speculate or use_v2 is not False
         assert issubclass(runner(llm), ModelRunnerV2 if is_v2 else CPUModelRunnerV1)
-        core = llm.llm_engine.engine_core.engine_core  # type: ignore[attr-defined]
+        core = llm.llm_engine.engine_core.engine_core
         assert core.scheduler.use_v2_model_runner is is_v2
         assert llm.llm_engine.vllm_config.use_v2_model_runner is is_v2
         assert len(tokens(llm, PROMPTS, 4)) == 2

@@ -34,13 +34,17 @@ def test_target_layer_ids(
 
 def test_draft_rows_beyond_the_batch(model: Path, draft: Path) -> None:
     """Both settings are named, and how far to raise one."""
-    options = {"max_num_seqs": 16, "max_num_batched_tokens": 100}
     sentence = (
         "max_num_seqs=16 requests takes 112 rows, more than max_num_batched_tokens=100:"
         " raise max_num_batched_tokens to at least 112"
     )
     with (
         pytest.raises(ValueError, match=sentence),
-        engine(model, speculative_config=dspark(draft, 7), **options),
+        engine(
+            model,
+            speculative_config=dspark(draft, 7),
+            max_num_seqs=16,
+            max_num_batched_tokens=100,
+        ),
     ):
         pass

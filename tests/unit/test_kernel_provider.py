@@ -33,15 +33,15 @@ class Recorder:
         return lambda grid, arguments: self.launches.append((grid, dict(arguments)))
 
 
-def _scale_kernel(x_ptr, n, factor=2, BLOCK: int = 4):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+def _scale_kernel(x_ptr, n, factor=2, BLOCK: int = 4):  # type: ignore[no-untyped-def]
     raise AssertionError("a handle never runs the Python body")
 
 
-def _missing_kernel(x_ptr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _missing_kernel(x_ptr):  # type: ignore[no-untyped-def]
     raise AssertionError("a handle never runs the Python body")
 
 
-def _in_module(fn: types.FunctionType, module: str) -> types.FunctionType:
+def _in_module(fn: Any, module: str) -> types.FunctionType:
     copy = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__)
     copy.__module__ = module
     return copy
@@ -68,7 +68,9 @@ def test_a_grid_may_be_a_function_of_the_arguments() -> None:
 def test_a_missing_kernel_fails_at_its_launch_by_name() -> None:
     """Not when it is defined, and not by falling back to Triton."""
     handle = KernelHandle(_missing_kernel, Recorder())
-    with pytest.raises(NotImplementedError, match="'recorder' has no .*_missing_kernel"):
+    with pytest.raises(
+        NotImplementedError, match=r"'recorder' has no .*_missing_kernel"
+    ):
         handle[(1,)]("x")
 
 

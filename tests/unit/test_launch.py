@@ -13,7 +13,9 @@ class FakeOp:
     """An op that notes its arguments, with a schema of the given names."""
 
     def __init__(self, *names: str) -> None:
-        self._schema = SimpleNamespace(arguments=[SimpleNamespace(name=n) for n in names])
+        self._schema = SimpleNamespace(
+            arguments=[SimpleNamespace(name=n) for n in names]
+        )
         self.calls: list[tuple[Any, ...]] = []
 
     def __call__(self, *arguments: Any) -> None:

@@ -33,7 +33,9 @@ class Way:
 
 def run_demo(console: Console, *, offline: bool = False) -> bool:
     """Run the demo and return whether all ways gave the same tokens."""
+    started = time.perf_counter()
     model = smollm2(offline=offline)
+    console.print(f"Weights: ready in {time.perf_counter() - started:.0f} s")
     draft = write_random_dspark(
         model,
         cache_folder() / "models" / "random-dspark",
@@ -78,8 +80,14 @@ def _run(way: Way, model: Path) -> Generation:
             command += ["--draft", str(way.draft)]
             command += ["--num-draft-tokens", str(NUM_DRAFT_TOKENS)]
         environment = os.environ | {"VLLM_USE_V2_MODEL_RUNNER": way.use_v2}
+        # In a folder of its own: `-m` would take a checkout's sources for the package.
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=scratch,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             log = cache_folder() / "demo.log"

@@ -86,6 +86,7 @@ def _sha256(file: Path) -> str:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
+    os.environ["TQDM_DISABLE"] = "1"  # some seconds do not need three bars
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
