@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``vllm-kunlun``."""
 
+import os
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from vllm_kunlun.bench.cli import app as bench
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+app.add_typer(bench, name="bench")
 console = Console()
 
 
@@ -17,6 +21,8 @@ def demo(
     ] = False,
 ) -> None:
     """Generate with V1, V2 and V2 + dspark from real weights; fail if they differ."""
+    # Read when tqdm is imported: a few seconds need no bars.
+    os.environ["TQDM_DISABLE"] = "1"
     from vllm_kunlun.demo.report import run_demo
 
     try:

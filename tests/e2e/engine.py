@@ -10,7 +10,6 @@ from typing import Any
 
 import vllm.envs as envs
 from vllm import LLM, SamplingParams
-from vllm.distributed import cleanup_dist_env_and_memory
 
 DEFAULTS: dict[str, Any] = {
     "dtype": "float32",
@@ -34,14 +33,14 @@ def engine(model: Path, *, use_v2: bool | None = None, **options: Any) -> Iterat
         os.environ[name] = str(int(use_v2))
     # An engine before this one may have frozen what the environment said then.
     envs.disable_envs_cache()
+    # An engine collects garbage half a dozen times, which takes a second each where
+    # it walks through all that torch and vllm have imported.
+    gc.freeze()
     llm = LLM(str(model), **{**DEFAULTS, **options})
     try:
         yield llm
     finally:
         llm.llm_engine.engine_core.shutdown()
-        del llm
-        gc.collect()
-        cleanup_dist_env_and_memory()
         os.environ.pop(name, None)
 
 

@@ -102,7 +102,7 @@ def _table(results: dict[str, Generation]) -> Table:
         drafted, accepted = r.drafted or 0, r.accepted or 0
         table.add_row(
             label,
-            r.runner.removeprefix("vllm.v1.worker."),
+            r.runner.rpartition(".")[0].removeprefix("vllm.v1.worker."),
             f"{r.tokens_per_second:.1f}",
             str(drafted) if drafted else "-",
             str(accepted) if drafted else "-",

@@ -86,7 +86,6 @@ def _sha256(file: Path) -> str:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    os.environ["TQDM_DISABLE"] = "1"  # some seconds do not need three bars
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
@@ -98,8 +97,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     # its weights over.
     config = loaded.config
     del config.quantization_config
-    plain = LlamaForCausalLM(config)
-    plain.load_state_dict(loaded.state_dict())
+    with torch.device("meta"):
+        plain = LlamaForCausalLM(config)
+    plain.load_state_dict(loaded.state_dict(), assign=True)
     plain.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source, gguf_file=name).save_pretrained(folder)
     shutil.rmtree(gguf.parent)

@@ -86,7 +86,9 @@ def install(
     """Install requirements with the environment's own pip."""
     python = program(env, "python")
     hint = "; --offline keeps pip from the package index" if offline else ""
-    arguments = [str(python), "-m", "pip", "install", "--no-input", *requirements]
+    # Python compiles what is imported; pip would compile all of it, for a minute.
+    options = ["--no-input", "--no-compile"]
+    arguments = [str(python), "-m", "pip", "install", *options, *requirements]
     run(Command(arguments, log, failure + hint, env=variables(offline=offline)))
 
 
