@@ -12,7 +12,9 @@
 #include "contracts/dflash.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
+#include "contracts/kv_zero.h"
 #include "contracts/logprob.h"
+#include "contracts/mamba_state.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -83,6 +85,14 @@ void prepare_draft_prefill_inputs(const PrepareDraftPrefillInputs& a, int64_t be
                                   int64_t end);
 void prepare_decode_inputs(const PrepareDecodeInputs& a, int64_t begin, int64_t end);
 void update_draft_inputs(const UpdateDraftInputs& a, int64_t begin, int64_t end);
+
+void preprocess_mamba_align(const PreprocessMambaAlign& a, int64_t begin, int64_t end);
+void precopy_mamba_align(const PrecopyMambaAlign& a, int64_t begin, int64_t end);
+// The two passes of a launch: the second one, when all programs of the first are done.
+void postprocess_mamba_states(const PostprocessMamba& a, int64_t begin, int64_t end);
+void postprocess_mamba_accepted(const PostprocessMamba& a);
+
+void zero_kv_blocks(const ZeroKvBlocks& a, int64_t begin, int64_t end);
 
 }  // namespace vllm_kunlun::host
 
