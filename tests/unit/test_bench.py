@@ -128,6 +128,7 @@ def bench(*options: str) -> tuple[int, str]:
         (["--vocabulary", "k"], "such as 8,32 or 32k, but is 'k'."),
         (["--seconds", "0"], "--seconds must be above 0, but is 0."),
         (["--seconds", "nan"], "--seconds must be above 0, but is nan."),
+        (["--threads", "0"], "--threads must be 1 or more, but is 0."),
         (["--json", "/"], "/ is a folder: give the name of a file."),
         (["--markdown", "no/such/a.md"], "is in no existing folder: make the folder"),
     ],

@@ -23,6 +23,9 @@ def kernels(
         str, typer.Option(help="Sizes for the kernels that pass over logits.")
     ] = "32k,128k,256k",
     seconds: Annotated[float, typer.Option(help="Time for each size.")] = 0.5,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of both sides; torch's choice if not.")
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="1 and 32 requests, 32k, 0.05 s each.")
     ] = False,
@@ -41,6 +44,7 @@ def kernels(
             requests=requests,
             vocabulary=vocabulary,
             seconds=seconds,
+            threads=threads,
             json=json,
             markdown=markdown,
         )

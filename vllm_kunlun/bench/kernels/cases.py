@@ -3,6 +3,7 @@
 
 from vllm_kunlun.bench.kernels import (  # noqa: F401
     block_table,
+    cache,
     drafting,
     input_batch,
     logprob,

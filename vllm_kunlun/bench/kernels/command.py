@@ -4,6 +4,7 @@
 import math
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from vllm_kunlun import ops
@@ -19,6 +20,7 @@ def bench_kernels(
     requests: str,
     vocabulary: str,
     seconds: float,
+    threads: int | None,
     json: Path | None,
     markdown: Path | None,
 ) -> bool:
@@ -32,6 +34,8 @@ def bench_kernels(
     """
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"--seconds must be above 0, but is {seconds:g}.")
+    if threads is not None and threads < 1:
+        raise ValueError(f"--threads must be 1 or more, but is {threads}.")
     plan = Plan(
         cases=cases_named(chosen),
         requests=parse_sizes("--requests", requests),
@@ -42,6 +46,8 @@ def bench_kernels(
         if path is not None:
             report.check_target(path)
     ops.load()
+    if threads is not None:
+        torch.set_num_threads(threads)
     rows, complete = run(plan, console)
     console.print(report.as_table(rows))
     if not complete:

@@ -213,13 +213,13 @@ def post_update(size: Size) -> Cell:
     )
 
 
-@case(MODULE, "_post_update_num_computed_tokens_kernel", "one index_add_")
+@case(MODULE, "_post_update_num_computed_tokens_kernel", "gather, add, scatter")
 def post_update_num_computed_tokens(size: Size) -> Cell:
     """Build the end of a pooling step."""
     b = Batch(size.requests)
 
     def baseline() -> None:
-        b.computed.index_add_(0, b.rows, b.starts.diff())
+        b.computed[b.rows] += b.starts.diff()
 
     arguments = {
         "idx_mapping_ptr": b.rows,

@@ -39,7 +39,7 @@ def as_table(rows: Iterable[Row]) -> Table:
     """Return the rows for a terminal."""
     table = Table()
     for i, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if i else "left")
+        table.add_column(heading, justify="right" if i else "left", no_wrap=not i)
     for row in rows:
         table.add_row(*_cells(row))
     return table
