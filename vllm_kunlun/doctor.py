@@ -48,7 +48,7 @@ def examine(console: Console) -> bool:
 
 
 def v2_kernels() -> list[tuple[str, str]]:
-    """List the Triton kernels of the installed V2 as (module below V2, kernel).
+    """List the Triton kernels of the installed V2 as (module, kernel).
 
     By upstream's naming, what is launched ends in ``_kernel``; device functions
     that kernels call do not.
@@ -59,7 +59,8 @@ def v2_kernels() -> list[tuple[str, str]]:
     root = Path(spec.origin).parent / "v1" / "worker" / "gpu"
     found = []
     for file in sorted(root.rglob("*.py")):
-        module = ".".join(file.relative_to(root).with_suffix("").parts)
+        parts = file.relative_to(root).with_suffix("").parts
+        module = ".".join(("vllm.v1.worker.gpu", *parts))
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
                 found.append((module, node.name))

@@ -20,7 +20,11 @@ class KunlunKernels:
 
     name = "vllm-kunlun"
     vllm_version = __version__
-    modules = ("vllm.v1.worker.gpu.",)
+    modules = (
+        "vllm.v1.worker.gpu.",
+        "vllm.v1.worker.mamba_utils",
+        "vllm.v1.worker.utils",
+    )
 
     def bind(
         self, module: str, kernel: str, parameters: tuple[str, ...]

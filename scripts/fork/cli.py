@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands behind scripts/fetch, apply, export, verify and status."""
+"""The commands behind scripts/fetch, apply, export, verify, status and drift."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fork import apply as applying
-from fork import config, sdist
+from fork import config, kernel_lock, sdist, triton_kernels
 from fork import export as exporting
 from fork import fetch as fetching
 from fork import status as showing
@@ -129,6 +130,25 @@ def status(version: Version = None) -> None:
     _out.print(table, soft_wrap=False)
     for note in found.notes:
         say(note)
+
+
+@app.command()
+def drift(
+    tree: Annotated[Path, typer.Argument(help="An unpacked vLLM source tree.")],
+    version: Version = None,
+) -> None:
+    """Say which Triton kernels of a tree differ from those that the lock has."""
+    layout, upstream = _settings(version)
+    found = triton_kernels.scan(tree)
+    if not found:
+        raise ForkError(f"{tree} has no Triton kernels of V2: name a vLLM source tree.")
+    locked = kernel_lock.read(layout.kernel_lock(upstream.version))
+    drifts = kernel_lock.drift(locked, found, kernel_lock.ours(layout).ops)
+    for one in drifts:
+        say(str(one))
+    say(f"{len(found)} kernels in {tree}, {len(drifts)} not as {upstream.version}'s.")
+    if drifts:
+        raise typer.Exit(1)
 
 
 def main() -> int:

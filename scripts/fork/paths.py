@@ -40,6 +40,10 @@ class Layout:
         """Return the folder of the patches for one upstream version."""
         return self.root / "patches" / version
 
+    def kernel_lock(self, version: str) -> Path:
+        """Return the file that remembers the kernels of one upstream version."""
+        return self.root / "kernel-locks" / f"{version}.toml"
+
     def tree(self, version: str) -> Path:
         """Return the git work tree in which the patches are edited."""
         return self.build / f"vllm-{version}"

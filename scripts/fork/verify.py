@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 
-from fork import apply, config, fetch, message, series
+from fork import apply, config, fetch, kernel_lock, message, series, triton_kernels
 from fork.config import Lock, Upstream
 from fork.errors import ForkError, ForkErrors, shown
 from fork.export import format_commits
@@ -42,6 +42,7 @@ def verify(
     with exclusive(layout.build), scratch(layout.build, "verify") as temporary:
         applied = apply.build(temporary, archive, upstream, patches, say)
         again = format_commits(Repository(temporary), applied.base)
+        kernels = triton_kernels.scan(temporary)
     if again.series.files != patches.files:
         place = shown(folder)
         raise NotAFixpoint(
@@ -55,8 +56,32 @@ def verify(
             say(f"{shown(layout.config)}: the lock of {version} was updated.")
     else:
         _compare(upstream, lock)
+    _verify_kernels(layout, version, kernels, update=update, say=say)
     say(f"vLLM {version}: {len(patches.names)} patches, tree {applied.tree}, verified.")
     return lock
+
+
+def _verify_kernels(
+    layout: Layout,
+    version: str,
+    kernels: list[triton_kernels.Kernel],
+    *,
+    update: bool,
+    say: Say,
+) -> None:
+    """Compare the tree's Triton kernels with those that were last looked at."""
+    path = layout.kernel_lock(version)
+    if not kernels and not path.exists():
+        return
+    table = kernel_lock.ours(layout)
+    kernel_lock.check_complete(kernels, table)
+    if update:
+        if kernel_lock.write(path, kernels, table):
+            say(f"{shown(path)}: written anew; review what changed in it.")
+        return
+    drifts = kernel_lock.drift(kernel_lock.read(path), kernels, table.ops)
+    if drifts:
+        raise ForkErrors([f"{shown(path)}: {drift}." for drift in drifts])
 
 
 def _lint(patches: Series) -> None:

@@ -7,13 +7,13 @@ import pytest
 from oracle import kernel_of
 
 from vllm_kunlun import ops
-from vllm_kunlun.kernels import KERNELS, PACKAGE
+from vllm_kunlun.kernels import KERNELS
 
 
 @pytest.mark.parametrize(("module", "kernel"), KERNELS)
 def test_op_takes_what_the_kernel_has(module: str, kernel: str) -> None:
     """Each argument of an op is a parameter of upstream's kernel, or the grid."""
-    op = ops.find_op(PACKAGE + module, kernel)
+    op = ops.find_op(module, kernel)
     assert op is not None
     flags = ops.flagged_overloads(op)
     parameters = {*kernel_of(module, kernel).arg_names, "grid_x", "grid_y"}
@@ -24,7 +24,7 @@ def test_op_takes_what_the_kernel_has(module: str, kernel: str) -> None:
 
 def test_unknown_kernel() -> None:
     """A kernel that nobody wrote has no op."""
-    assert ops.find_op(PACKAGE + "input_batch", "_of_tomorrow_kernel") is None
+    assert ops.find_op("vllm.v1.worker.gpu.input_batch", "_of_tomorrow_kernel") is None
 
 
 def test_older_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_older_library(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ImportError, match=r"has no op op_of_tomorrow, .*build it again"
     ):
-        ops.find_op(PACKAGE + "input_batch", "_of_tomorrow_kernel")
+        ops.find_op("vllm.v1.worker.gpu.input_batch", "_of_tomorrow_kernel")
 
 
 def test_missing_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

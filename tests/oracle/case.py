@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from oracle.upstream import PACKAGE, kernel_of
+from oracle.upstream import full_name, kernel_of
 from vllm_kunlun.launch import KunlunKernels
 from vllm_kunlun.ops import find_op, flagged_overloads
 
@@ -77,7 +77,7 @@ class Case:
     def run_ours(self) -> None:
         """Launch ours as the patched vLLM does."""
         launch = KunlunKernels().bind(
-            PACKAGE + self.module, self.kernel, tuple(self.arguments)
+            full_name(self.module), self.kernel, tuple(self.arguments)
         )
         assert launch is not None, f"no op for {self.kernel}"
         launch(self.grid, self.arguments)
@@ -120,7 +120,7 @@ def compare(make: Callable[[], Case]) -> None:
 
 def opcheck(case: Case) -> None:
     """Check that the op of a launch keeps PyTorch's rules for custom ops."""
-    op = find_op(PACKAGE + case.module, case.kernel)
+    op = find_op(full_name(case.module), case.kernel)
     assert op is not None, f"no op for {case.kernel}"
     for flag, overload in flagged_overloads(op).items():
         if case.arguments[flag]:

@@ -66,5 +66,10 @@ def _complete_libdevice() -> None:
 
 
 def kernel_of(module: str, name: str) -> Any:
-    """Return upstream's interpreted kernel `name` of a module below PACKAGE."""
-    return getattr(importlib.import_module(PACKAGE + module), name)
+    """Return upstream's interpreted kernel `name` of a module (see `full_name`)."""
+    return getattr(importlib.import_module(full_name(module)), name)
+
+
+def full_name(module: str) -> str:
+    """Return a module's full name: it may be given below PACKAGE."""
+    return module if module.startswith("vllm.") else PACKAGE + module
