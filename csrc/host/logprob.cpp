@@ -3,18 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "host/kernels.h"
+#include "host/logsumexp.h"
 #include "host/simd.h"
 
 namespace vllm_kunlun::host {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kPart = 2048;  // tokens that are turned into f32 at a time
-constexpr int64_t kLanes = 32;   // sums side by side, the same on every machine
 
 // A row of logits, handed out as f32.
 struct Row {
@@ -37,9 +35,9 @@ struct Row {
       visit(static_cast<const float*>(logits) + begin, size);
       return;
     }
-    for (int64_t first = 0; first < size; first += kPart) {
-      const int64_t n = std::min(kPart, size - first);
-      float x[kPart];
+    for (int64_t first = 0; first < size; first += kChunk) {
+      const int64_t n = std::min(kChunk, size - first);
+      float x[kChunk];
       to_float(logits, type, begin + first, n, x);
       visit(x, n);
     }
@@ -53,48 +51,6 @@ struct Row {
     return x;
   }
 };
-
-// e^x for x <= 0 within 2 ulp, as a term of a sum in which e^0 is another: below -87,
-// where f32 ends, it is e^-87, which adds nothing. NaN stays NaN.
-inline float exp_term(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  // x = n log(2) + r. Adding 1.5 * 2^23 rounds to the integer n and leaves it in the
-  // low bits.
-  const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f;
-  const float n = shifted - 0x1.8p+23f;
-  const float r = x - n * 0x1.63p-1f - n * -0x1.bd0106p-13f;
-  float p = 0x1.a0d2cep-13f;
-  p = p * r + 0x1.6e879cp-10f;
-  p = p * r + 0x1.111210p-7f;
-  p = p * r + 0x1.55553cp-5f;
-  p = p * r + 0x1.555554p-3f;
-  p = p * r + 0.5f;
-  p = p * (r * r) + r + 1.0f;
-  uint32_t bits;
-  std::memcpy(&bits, &shifted, sizeof(bits));
-  bits = (bits + 127) << 23;
-  float power;
-  std::memcpy(&power, &bits, sizeof(power));
-  return p * power;
-}
-
-// In f64, so that the size of the vocabulary costs no precision.
-VLLM_KUNLUN_VERSIONS
-double sum_of_exp(const float* x, int64_t n, float max) {
-  double lanes[kLanes] = {};
-  const int64_t whole = n - n % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) {
-      lanes[j] += static_cast<double>(exp_term(x[i + j] - max));
-    }
-  }
-  double sum = 0.0;
-  for (const double lane : lanes) sum += lane;
-  for (int64_t i = whole; i < n; ++i) {
-    sum += static_cast<double>(exp_term(x[i] - max));
-  }
-  return sum;
-}
 
 VLLM_KUNLUN_VERSIONS
 int32_t count_at_least(const float* x, int64_t n, float least) {
@@ -120,7 +76,7 @@ void topk_log_softmax(const TopkLogSoftmax& a, int64_t begin, int64_t end) {
       max = std::max(max, find_largest(x, n).value);
     });
     double sum = 0.0;
-    row.for_parts([&](const float* x, int64_t n) { sum += sum_of_exp(x, n, max); });
+    row.for_parts([&](const float* x, int64_t n) { sum += sum_exp(x, max, n); });
     const float log_sum = static_cast<float>(std::log(sum));
     for (int64_t k = i * a.topk; k < (i + 1) * a.topk; ++k) {
       a.output[k] = row[a.topk_ids[k]] - max - log_sum;

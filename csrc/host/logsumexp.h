@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponentials and probabilities for the rejection kernels.
+// Exponentials and probabilities.
 #ifndef VLLM_KUNLUN_HOST_LOGSUMEXP_H_
 #define VLLM_KUNLUN_HOST_LOGSUMEXP_H_
 
@@ -12,17 +12,6 @@
 #include "host/simd.h"
 
 namespace vllm_kunlun::host {
-
-// What is worked on at a time: fits the first-level cache several times.
-inline constexpr int64_t kChunk = 1024;
-
-// n elements from `begin` on as f32: where they are, or in `buffer`.
-inline const float* as_float(const void* x, FloatType type, int64_t begin, int64_t n,
-                             float* buffer) {
-  if (type == FloatType::kF32) return static_cast<const float*>(x) + begin;
-  to_float(x, type, begin, n, buffer);
-  return buffer;
-}
 
 inline const float* target_row(const TargetLogits& logits, int64_t row, int64_t first,
                                int64_t n, float* buffer) {
@@ -73,7 +62,8 @@ inline DraftOdds draft_odds(const TargetLogits& target, const DraftLogits& draft
   return odds;
 }
 
-// sum of exp(x - max), for max >= x.
+// sum of exp(x - max), for max >= x; in f64, so that the size of the vocabulary costs
+// no precision.
 double sum_exp(const float* x, float max, int64_t n);
 
 // sum of max(joint_ratio * exp(target - target_logsumexp) - exp(draft -

@@ -8,17 +8,11 @@
 #include "contracts/philox.h"
 #include "host/kernels.h"
 #include "host/logsumexp.h"
+#include "host/noise.h"
 #include "host/simd.h"
 
 namespace vllm_kunlun::host {
 namespace {
-
-// The first Philox word of a seed and a position, which may have 32 or 64 bits.
-uint32_t random_word(int64_t seed, const IntList& pos, int64_t row) {
-  const uint64_t offset = static_cast<uint64_t>(pos[row]);
-  const uint32_t high = pos.is_i64 ? static_cast<uint32_t>(offset >> 32) : 0;
-  return philox(static_cast<uint64_t>(seed), static_cast<uint32_t>(offset), high).w0;
-}
 
 float uniform(int64_t seed, const IntList& pos, int64_t row) {
   return std::max(unit_float(random_word(seed, pos, row)), kUnitScale);
@@ -121,39 +115,19 @@ int64_t verify_block(const Rejection& a, const Verified& v) {
   return accepted;
 }
 
-// Calls visit(chunk, first token, size) for the chunks of the tokens [first, last), as
-// f32, which chunk_of(first, n, buffer) gives.
-template <class ChunkOf, class Visit>
-void for_chunks(int64_t first, int64_t last, const ChunkOf& chunk_of,
-                const Visit& visit) {
-  float buffer[kChunk];
-  for (int64_t t = first; t < last; t += kChunk) {
-    const int64_t n = std::min(kChunk, last - t);
-    visit(chunk_of(t, n, buffer), t, n);
-  }
-}
-
-// The largest of the tokens [first, last); its index is the token.
-template <class ChunkOf>
-Largest<float> block_largest(int64_t first, int64_t last, const ChunkOf& chunk_of) {
-  Largest<float> best{-std::numeric_limits<float>::infinity(), first};
-  for_chunks(first, last, chunk_of, [&](const float* x, int64_t t, int64_t n) {
-    const Largest<float> found = find_largest(x, n);
-    if (found.value > best.value) best = {found.value, t + found.index};
-  });
-  return best;
-}
-
 // Writes a block's largest value and its sum of exponentials.
 template <class ChunkOf>
 void block_stats(int64_t first, int64_t last, const ChunkOf& chunk_of, float* max,
                  float* sumexp) {
-  const float largest = block_largest(first, last, chunk_of).value;
+  const Largest<double> found = block_largest(first, last, {}, chunk_of);
+  const float largest = static_cast<float>(found.value);
   double sum = 0;
   if (largest > -std::numeric_limits<float>::infinity()) {
-    for_chunks(first, last, chunk_of, [&](const float* x, int64_t, int64_t n) {
-      sum += sum_exp(x, largest, n);
-    });
+    float buffer[kChunk];
+    for (int64_t t = first; t < last; t += kChunk) {
+      const int64_t n = std::min(kChunk, last - t);
+      sum += sum_exp(chunk_of(t, n, buffer), largest, n);
+    }
   }
   *max = largest;
   *sumexp = static_cast<float>(sum);
@@ -166,7 +140,6 @@ struct Resampled {
   int64_t step;
   int64_t req;
   bool from_target;
-  uint32_t noise_seed;
 };
 
 // The logits of n <= kChunk tokens from `first` on.
@@ -190,28 +163,6 @@ const float* residual_logits(const Resample& a, const Resampled& r, int64_t firs
   return buffer;
 }
 
-Largest<double> chunk_largest(const Resample& a, const Resampled& r, int64_t first,
-                              int64_t n) {
-  float buffer[kChunk];
-  const float* x = residual_logits(a, r, first, n, buffer);
-  if (a.temp[r.req] != 0 && a.use_fp64) {
-    double noisy[kChunk];
-    for (int64_t i = 0; i < n; ++i) {
-      const PhiloxWords w = philox(r.noise_seed, static_cast<uint32_t>(first + i), 0);
-      noisy[i] = x[i] - std::log(-std::log(unit_double(w.w0, w.w1)));
-    }
-    return find_largest(noisy, n);
-  }
-  if (a.temp[r.req] != 0) {
-    float noise[kChunk];
-    gumbel_noise(r.noise_seed, static_cast<uint32_t>(first), n, noise);
-    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] + noise[i];
-    x = buffer;
-  }
-  const Largest<float> found = find_largest(x, n);
-  return {found.value, found.index};
-}
-
 }  // namespace
 
 void compute_local_logits_stats(const ComputeLocalLogitsStats& a, int64_t begin,
@@ -228,9 +179,9 @@ void compute_local_logits_stats(const ComputeLocalLogitsStats& a, int64_t begin,
       return target_row(a.target_logits, row, t, n, buffer);
     };
     if (a.temp[req] == 0) {
-      const Largest<float> found = block_largest(first, last, target);
+      const Largest<double> found = block_largest(first, last, {}, target);
       a.target_argmax[row][block] = found.index;
-      a.target_max[row][block] = found.value;
+      a.target_max[row][block] = static_cast<float>(found.value);
       continue;
     }
     block_stats(first, last, target, a.target_max[row] + block,
@@ -274,15 +225,17 @@ void resample(const Resample& a, int64_t begin, int64_t end) {
     const bool is_bonus = r.row == a.cu_num_logits[i + 1] - 1;
     if (a.temp[r.req] == 0 && !is_bonus) continue;
     r.from_target = is_bonus || a.draft_sampled[r.row + 1] < 0;
-    if (a.temp[r.req] != 0) r.noise_seed = random_word(a.seed[r.req], a.pos, r.row);
+    Noise noise;
+    if (a.temp[r.req] != 0) {
+      noise = {true, a.use_fp64, random_word(a.seed[r.req], a.pos, r.row)};
+    }
 
     const int64_t first = block * a.block_size;
     const int64_t last = std::min(first + a.block_size, a.vocab_size);
-    Largest<double> best{-std::numeric_limits<double>::infinity(), first};
-    for (int64_t t = first; t < last; t += kChunk) {
-      const Largest<double> found = chunk_largest(a, r, t, std::min(kChunk, last - t));
-      if (found.value > best.value) best = {found.value, t + found.index};
-    }
+    const Largest<double> best =
+        block_largest(first, last, noise, [&](int64_t t, int64_t n, float* buffer) {
+          return residual_logits(a, r, t, n, buffer);
+        });
     a.local_argmax[i][block] = best.index;
     const int64_t at = i * a.local_max_stride + block;
     if (a.use_fp64) {

@@ -17,6 +17,9 @@
 
 namespace vllm_kunlun::host {
 
+// Elements that are worked on at a time: fit the first-level cache several times.
+inline constexpr int64_t kChunk = 1024;
+
 template <class T>
 struct Largest {
   T value;
@@ -30,6 +33,14 @@ Largest<double> find_largest(const double* x, int64_t n);
 
 // Reads n elements from `begin` on as f32.
 void to_float(const void* x, FloatType type, int64_t begin, int64_t n, float* out);
+
+// The same where they are, if they are f32, or else in `buffer`.
+inline const float* as_float(const void* x, FloatType type, int64_t begin, int64_t n,
+                             float* buffer) {
+  if (type == FloatType::kF32) return static_cast<const float*>(x) + begin;
+  to_float(x, type, begin, n, buffer);
+  return buffer;
+}
 
 // x / divisor, as a true division; may be in place.
 void divide(const float* x, float divisor, int64_t n, float* out);
