@@ -37,7 +37,7 @@ void min_p(const MinP& a, int64_t begin, int64_t end) {
     const float min_p = a.min_p[a.expanded_idx_mapping[row]];
     if (min_p == 0.0f) continue;
     float* logits = a.logits + row * a.logits_stride;
-    const float largest = find_largest(logits, a.vocab_size).value;
+    const float largest = largest_of(logits, a.vocab_size);
     forbid_below(logits, largest + std::log(min_p), a.vocab_size);
   }
 }

@@ -13,10 +13,24 @@ namespace {
 // Wide enough for several of the widest registers, to hide the latency of a maximum.
 constexpr int64_t kLanes = 64;
 
+// Elements that are looked at before asking whether one of them is the largest.
+constexpr int64_t kSearched = 128;
+
+// Leaves the largest of 2 * kHalf lanes in the first one. By halves: one lane after
+// the other takes as long as a thousand elements. Recursion, so that each step has a
+// width that the compiler knows.
+template <int64_t kHalf, class T>
+__attribute__((always_inline)) inline void fold(T* lanes) {
+  for (int64_t j = 0; j < kHalf; ++j) {
+    lanes[j] = lanes[j + kHalf] > lanes[j] ? lanes[j + kHalf] : lanes[j];
+  }
+  if constexpr (kHalf > 1) fold<kHalf / 2>(lanes);
+}
+
 // Inlined, since each version of a caller has to have it compiled for its own
 // processor.
 template <class T>
-__attribute__((always_inline)) inline Largest<T> largest(const T* x, int64_t n) {
+__attribute__((always_inline)) inline T largest_value(const T* x, int64_t n) {
   T lanes[kLanes];
   for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
   const int64_t whole = n - n % kLanes;
@@ -25,14 +39,21 @@ __attribute__((always_inline)) inline Largest<T> largest(const T* x, int64_t n) 
       lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
     }
   }
-  T best = -std::numeric_limits<T>::infinity();
-  for (const T lane : lanes) best = lane > best ? lane : best;
+  fold<kLanes / 2>(lanes);
+  T best = lanes[0];
   for (int64_t i = whole; i < n; ++i) best = x[i] > best ? x[i] : best;
+  return best;
+}
+
+template <class T>
+__attribute__((always_inline)) inline Largest<T> largest(const T* x, int64_t n) {
+  const T best = largest_value(x, n);
   if (best == -std::numeric_limits<T>::infinity()) return {best, 0};
 
-  for (int64_t i = 0; i < whole; i += kLanes) {
+  const int64_t whole = n - n % kSearched;
+  for (int64_t i = 0; i < whole; i += kSearched) {
     int hit = 0;
-    for (int64_t j = 0; j < kLanes; ++j) hit |= x[i + j] == best;
+    for (int64_t j = 0; j < kSearched; ++j) hit |= x[i + j] == best;
     if (hit == 0) continue;
     while (x[i] != best) ++i;
     return {best, i};
@@ -69,6 +90,9 @@ Largest<float> find_largest(const float* x, int64_t n) { return largest(x, n); }
 
 VLLM_KUNLUN_VERSIONS
 Largest<double> find_largest(const double* x, int64_t n) { return largest(x, n); }
+
+VLLM_KUNLUN_VERSIONS
+float largest_of(const float* x, int64_t n) { return largest_value(x, n); }
 
 void to_float(const void* x, FloatType type, int64_t begin, int64_t n, float* out) {
   switch (type) {
