@@ -18,8 +18,10 @@ __attribute__((always_inline)) inline double sum_terms(int64_t n, const Term& te
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
   }
+  for (int64_t j = 0; j < kLanes / 2; ++j) lanes[j] += lanes[j + kLanes / 2];
+  for (int64_t j = 0; j < kLanes / 4; ++j) lanes[j] += lanes[j + kLanes / 4];
   double sum = 0;
-  for (const double lane : lanes) sum += lane;
+  for (int64_t j = 0; j < kLanes / 4; ++j) sum += lanes[j];
   for (int64_t i = whole; i < n; ++i) sum += term(i);
   return sum;
 }
