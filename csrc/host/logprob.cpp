@@ -72,9 +72,8 @@ void topk_log_softmax(const TopkLogSoftmax& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const Row row(a, i);
     float max = -kInfinity;
-    row.for_parts([&](const float* x, int64_t n) {
-      max = std::max(max, find_largest(x, n).value);
-    });
+    row.for_parts(
+        [&](const float* x, int64_t n) { max = std::max(max, largest_of(x, n)); });
     double sum = 0.0;
     row.for_parts([&](const float* x, int64_t n) { sum += sum_exp(x, max, n); });
     const float log_sum = static_cast<float>(std::log(sum));

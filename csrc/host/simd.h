@@ -31,6 +31,9 @@ struct Largest {
 Largest<float> find_largest(const float* x, int64_t n);
 Largest<double> find_largest(const double* x, int64_t n);
 
+// The same without the index, which takes a second look at the elements.
+float largest_of(const float* x, int64_t n);
+
 // Reads n elements from `begin` on as f32.
 void to_float(const void* x, FloatType type, int64_t begin, int64_t n, float* out);
 
