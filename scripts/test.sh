@@ -59,7 +59,7 @@ kernels() {
 started=$SECONDS
 scripts/apply_and_build.sh --no-demo || exit 1
 "$bin/pip" install --quiet --disable-pip-version-check \
-  clang-format hypothesis mypy pytest ruff || exit 1
+  clang-format hypothesis mypy pytest ruff scipy || exit 1
 report=$(printf '%-8s %4d s' build $((SECONDS - started)))
 failed=()
 for part in "${PARTS[@]}"; do

@@ -80,7 +80,22 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_same_tokens(name: str, model: Path, draft: Path) -> None:
     """All three agree, and the scenario was what its name says."""
-    s = SCENARIOS[name]
+    compare(SCENARIOS[name], model, draft)
+
+
+@pytest.mark.parametrize(
+    "name", ["32 requests", "chunked prefill", "preemption", "max_model_len"]
+)
+def test_same_tokens_with_accepted_drafts(
+    name: str, bigram_model: Path, bigram_draft: Path
+) -> None:
+    """The same with a draft that is often right, so that drafts are accepted."""
+    acceptance = compare(SCENARIOS[name], bigram_model, bigram_draft)
+    assert 0.3 < acceptance < 0.99
+
+
+def compare(s: Scenario, model: Path, draft: Path) -> float:
+    """Compare the three ways and return which part of the drafts was accepted."""
     options = {"block_size": 16, **s.options}
     with engine(model, use_v2=False, **options) as llm:
         expected = tokens(llm, s.prompts, s.max_tokens)
@@ -90,8 +105,11 @@ def test_same_tokens(name: str, model: Path, draft: Path) -> None:
     speculative = dspark(draft, s.lookahead)
     with engine(model, speculative_config=speculative, **options) as llm:
         assert tokens(llm, s.prompts, s.max_tokens) == expected
-        assert metric(llm, "vllm:spec_decode_num_draft_tokens") > 0
+        drafted = metric(llm, "vllm:spec_decode_num_draft_tokens")
+        accepted = metric(llm, "vllm:spec_decode_num_accepted_tokens")
+        assert drafted > 0
         assert s.happened is None or metric(llm, s.happened) > 0
     longest = options.get("max_model_len", 256)
     for prompt, out in zip(s.prompts, expected, strict=True):
         assert len(out) == min(s.max_tokens, longest - len(prompt))
+    return accepted / drafted
