@@ -17,12 +17,15 @@ inline To bit_cast(From from) {
   return to;
 }
 
-// exp(x) within 1 ulp, 0 and inf where it leaves f32, NaN for NaN: 2^n exp(r) with
+// exp(x) as mantissa * 2^exponent, for x that f32 can hold the parts of.
+struct SplitExp {
+  float mantissa;
+  uint32_t exponent;
+};
+
 // x = n log(2) + r, where exp(r) for |r| <= log(2) / 2 is a polynomial.
-inline float fast_exp(float x) {
+inline SplitExp split_exp(float x) {
   constexpr float kRound = 0x1.8p23f;  // adding it rounds to an integer
-  x = x < -104.0f ? -104.0f : x;
-  x = x > 89.0f ? 89.0f : x;
   const float rounded = x * 0x1.715476p0f + kRound;
   const float n = rounded - kRound;
   // log(2) in two parts, the first short enough that n times it is exact.
@@ -34,12 +37,27 @@ inline float fast_exp(float x) {
   p = p * r + 0x1.555554p-3f;
   p = p * r + 0x1.000000p-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n in two steps: n reaches beyond the exponents of f32 at both ends.
-  const uint32_t exponent = bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound);
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
-  const float scale = bit_cast<float>((half + 127) << 23);
-  const float rest = bit_cast<float>((exponent - half + 127) << 23);
-  return p * scale * rest;
+  return {p, bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound)};
+}
+
+// 2^n, from the smallest normal one to the largest.
+inline float power_of_2(uint32_t n) { return bit_cast<float>((n + 127) << 23); }
+
+// exp(x) within 1 ulp, 0 and inf where it leaves f32, NaN for NaN.
+inline float fast_exp(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const SplitExp e = split_exp(x);
+  // In two steps: the exponent reaches beyond those of f32 at both ends.
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(e.exponent) >> 1);
+  return e.mantissa * power_of_2(half) * power_of_2(e.exponent - half);
+}
+
+// The same for x <= 0 as a term of a sum in which exp(0) is another: below -87, where
+// f32 ends, it is exp(-87), which adds nothing.
+inline float exp_term(float x) {
+  const SplitExp e = split_exp(x < -87.0f ? -87.0f : x);
+  return e.mantissa * power_of_2(e.exponent);
 }
 
 // log(x) of a normal x > 0, within 2^-40: x = m * 2^e with m around 1, and

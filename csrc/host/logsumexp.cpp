@@ -30,7 +30,7 @@ __attribute__((always_inline)) inline double sum_terms(int64_t n, const Term& te
 
 VLLM_KUNLUN_VERSIONS
 double sum_exp(const float* x, float max, int64_t n) {
-  return sum_terms(n, [=](int64_t i) { return fast_exp(x[i] - max); });
+  return sum_terms(n, [=](int64_t i) { return exp_term(x[i] - max); });
 }
 
 VLLM_KUNLUN_VERSIONS
