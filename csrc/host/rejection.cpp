@@ -119,11 +119,14 @@ int64_t verify_block(const Rejection& a, const Verified& v) {
 template <class ChunkOf>
 void block_stats(int64_t first, int64_t last, const ChunkOf& chunk_of, float* max,
                  float* sumexp) {
-  const Largest<double> found = block_largest(first, last, {}, chunk_of);
-  const float largest = static_cast<float>(found.value);
+  float buffer[kChunk];
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int64_t t = first; t < last; t += kChunk) {
+    const int64_t n = std::min(kChunk, last - t);
+    largest = std::max(largest, largest_of(chunk_of(t, n, buffer), n));
+  }
   double sum = 0;
   if (largest > -std::numeric_limits<float>::infinity()) {
-    float buffer[kChunk];
     for (int64_t t = first; t < last; t += kChunk) {
       const int64_t n = std::min(kChunk, last - t);
       sum += sum_exp(chunk_of(t, n, buffer), largest, n);
