@@ -63,8 +63,9 @@ void compute_cumulative_log_p(
 }
 
 void on_host(const ComputeCumulativeLogP& a) {
+  // An exponential for each block of both sides, for each of a few steps.
   launch_on_host(host::compute_cumulative_log_p, a, a.num_reqs,
-                 64 * a.stats.num_blocks);
+                 256 * a.stats.num_blocks);
 }
 
 void check_indices(const OpCheck& check, const ComputeLocalResidualMass& a,

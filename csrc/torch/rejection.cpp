@@ -173,7 +173,10 @@ void rejection(
   kLaunch(args);
 }
 
-void on_host(const Rejection& a) { launch_on_host(host::rejection, a, a.num_reqs, 64); }
+void on_host(const Rejection& a) {
+  // An exponential for each block of both sides, for each of a few steps.
+  launch_on_host(host::rejection, a, a.num_reqs, 256 * a.stats.num_blocks);
+}
 
 void check_indices(const OpCheck& check, const Resample& a, int64_t num_logits,
                    int64_t num_states, int64_t num_steps) {
