@@ -19,6 +19,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("brief", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("more", settings.get_profile("ci"), max_examples=5000)
 settings.load_profile(os.environ.get("VLLM_KUNLUN_TEST_PROFILE", "ci"))
 
