@@ -4,7 +4,7 @@
 set -uo pipefail
 cd -- "$(dirname -- "$0")/.." || exit 1
 
-PARTS=(lint unit series kernels e2e)
+PARTS=(lint unit series kernels upstream e2e)
 
 usage() {
   cat <<EOF
@@ -17,6 +17,7 @@ runs the parts named, or all of them, and shows the time of each:
   series   the fork tools, on made-up upstreams
   kernels  our kernels against upstream's in Triton's interpreter
            (VLLM_KUNLUN_TEST_PROFILE=more for 25 times the cases)
+  upstream upstream's own tests of V2 on our kernels (docs/upstream-tests.md)
   e2e      engines on tiny models: V1, V2 and V2 + dspark give the same tokens
 EOF
 }
@@ -24,7 +25,7 @@ EOF
 for part in "$@"; do
   case $part in
     -h | --help) usage && exit 0 ;;
-    lint | unit | series | kernels | e2e) ;;
+    lint | unit | series | kernels | upstream | e2e) ;;
     *) echo "error: there is no part '$part': choose of ${PARTS[*]}." >&2 && exit 2 ;;
   esac
 done
@@ -50,10 +51,13 @@ unit() { pytest tests/unit; }
 series() { pytest tests/series; }
 e2e() { pytest tests/e2e; }
 
-kernels() {
+kernels() { pytest_with_upstream tests/kernels; }
+upstream() { pytest_with_upstream tests/upstream; }
+
+pytest_with_upstream() {
   local tree
   tree=$(PYTHONPATH=scripts "$bin/python" -m fork pristine) || return
-  VLLM_KUNLUN_UPSTREAM_TREE=$tree pytest tests/kernels
+  VLLM_KUNLUN_UPSTREAM_TREE=$tree pytest "$@"
 }
 
 started=$SECONDS
