@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/logsumexp.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "host/elementary.h"
@@ -27,6 +29,23 @@ __attribute__((always_inline)) inline double sum_terms(int64_t n, const Term& te
 }
 
 }  // namespace
+
+VLLM_KUNLUN_VERSIONS
+float global_logsumexp(const float* max, const float* sumexp, int64_t blocks) {
+  constexpr int64_t kTerms = 16;  // at a time, before they are added up one by one
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int64_t b = 0; b < blocks; ++b) largest = max[b] > largest ? max[b] : largest;
+  double sum = 0;
+  for (int64_t first = 0; first < blocks; first += kTerms) {
+    const int64_t n = std::min(kTerms, blocks - first);
+    float terms[kTerms];
+    for (int64_t b = 0; b < n; ++b) {
+      terms[b] = sumexp[first + b] * fast_exp(max[first + b] - largest);
+    }
+    for (int64_t b = 0; b < n; ++b) sum += terms[b];
+  }
+  return static_cast<float>(largest + std::log(sum));
+}
 
 VLLM_KUNLUN_VERSIONS
 double sum_exp(const float* x, float max, int64_t n) {

@@ -25,15 +25,7 @@ inline const float* draft_row(const DraftLogits& logits, int64_t req, int64_t st
 }
 
 // The logarithm of a row's sum of exponentials, from its blocks.
-inline float global_logsumexp(const float* max, const float* sumexp, int64_t blocks) {
-  float largest = -std::numeric_limits<float>::infinity();
-  for (int64_t b = 0; b < blocks; ++b) largest = max[b] > largest ? max[b] : largest;
-  double sum = 0;
-  for (int64_t b = 0; b < blocks; ++b) {
-    sum += sumexp[b] * std::exp(static_cast<double>(max[b] - largest));
-  }
-  return static_cast<float>(largest + std::log(sum));
-}
+float global_logsumexp(const float* max, const float* sumexp, int64_t blocks);
 
 // A draft's log probability for the target and for the drafter, and what both were
 // divided by.
