@@ -23,13 +23,15 @@ struct Ids {
   const int32_t* end() const { return data + size; }
 };
 
-// All but the allowed ids become -inf: part by part, with a copy of the part from which
-// the allowed ones are restored.
+// All but the allowed ids become -inf: part by part, so that what is put back fits on
+// the stack.
 void allow(float* logits, int64_t vocab_size, const Ids& allowed) {
   for (int64_t first = 0; first < vocab_size; first += kPart) {
     const int64_t n = std::min(kPart, vocab_size - first);
     float saved[kPart];
-    std::copy_n(logits + first, n, saved);
+    for (const int32_t id : allowed) {
+      if (id >= first && id < first + n) saved[id - first] = logits[id];
+    }
     std::fill_n(logits + first, n, -kInfinity);
     for (const int32_t id : allowed) {
       if (id >= first && id < first + n) logits[id] = saved[id - first];
