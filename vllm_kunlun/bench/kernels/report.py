@@ -68,6 +68,7 @@ def as_markdown(rows: list[Row], title: str) -> str:
         *_markdown(
             ("kernel", "the torch code"),
             dict.fromkeys((row.kernel, row.baseline) for row in rows),
+            rest="---",
         ),
     ]
     return "\n".join(lines) + "\n"
@@ -140,9 +141,10 @@ def _number(value: float | None) -> str:
 
 
 def _markdown(
-    headings: tuple[str, ...], lines: Iterable[tuple[str, ...]]
+    headings: tuple[str, ...], lines: Iterable[tuple[str, ...]], rest: str = "---:"
 ) -> Iterable[str]:
+    """Yield a table; `rest` aligns all columns but the first."""
     yield "| " + " | ".join(headings) + " |"
-    yield "|---" + "|---:" * (len(headings) - 1) + "|"
+    yield "|".join(["", "---", *[rest] * (len(headings) - 1), ""])
     for line in lines:
         yield "| " + " | ".join(line) + " |"

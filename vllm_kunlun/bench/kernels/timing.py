@@ -13,7 +13,7 @@ import torch
 from vllm_kunlun.bench.kernels.case import Case, Cell, Size
 from vllm_kunlun.launch import KunlunKernels
 
-LEAST_ROUNDS = 3
+LEAST_ROUNDS = 5
 MOST_ROUNDS = 2000
 MEMORY = 4 * 2**30
 """Bytes that a cell may need."""
