@@ -7,9 +7,16 @@ and ``grid_y`` (for kernels that know a size only from their grid) from the grid
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from vllm_kunlun import __version__, ops
+from vllm_kunlun import __version__, ops, switches
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.v1.worker.gpu.model_runner_v2 import FusedStages, ModelRunnerV2
+    from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 Grid = tuple[int, ...]
 Launcher = Callable[[Grid, Mapping[str, Any]], None]
@@ -42,6 +49,18 @@ class KunlunKernels:
             launch = choose(flag, make_launcher(overload, parameters), launch)
         return launch
 
+    def fused_stages(self, runner: "ModelRunnerV2") -> "FusedStages":
+        """Return the stages of `runner`'s step that the switches let us run."""
+        from vllm_kunlun.step.stages import make_stages
+
+        return make_stages(runner, switches.current())
+
+    def speculator(
+        self, vllm_config: "VllmConfig", device: "torch.device"
+    ) -> "BaseSpeculator | None":
+        """Return our drafter for `vllm_config`, or None for upstream's."""
+        return None
+
 
 def choose(flag: str, when: Launcher, otherwise: Launcher) -> Launcher:
     """Return a launcher that is `when` where the kernel's constexpr `flag` is true."""
@@ -61,12 +80,13 @@ def make_launcher(op: Any, parameters: tuple[str, ...]) -> Launcher:
             f"{op} takes {', '.join(sorted(unknown))}, which the kernel does not have: "
             "vllm-kunlun and vllm are not of one build."
         )
+    arguments_of = itemgetter(*names)
     wants_grid = not {"grid_x", "grid_y"}.isdisjoint(names)
 
     def launch(grid: Grid, arguments: Mapping[str, Any]) -> None:
         if wants_grid:
             grid_y = grid[1] if len(grid) > 1 else 1
             arguments = {**arguments, "grid_x": grid[0], "grid_y": grid_y}
-        op(*[arguments[name] for name in names])
+        op(*arguments_of(arguments))
 
     return launch

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switches of the V2 runner's optimisations, read from the environment once.
+
+Each `KUNLUN_*` variable is 0 or 1. A switch has parts that can be set alone; a part
+that is not set follows its switch.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+
+
+def _switch(what: str, default: bool = True) -> bool:
+    return field(default=default, metadata={"what": what})
+
+
+def _part(of: str, what: str) -> bool:
+    return field(default=True, metadata={"what": what, "of": of})
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Which optimisations run; docs/switches.md says what each does and brings."""
+
+    hostvec: bool = _switch("host control plane in one call and one launch")
+    hostvec_postupdate: bool = _part("hostvec", "post-update in one launch")
+    postupd3: bool = _part("hostvec", "drafts stored and read in one launch")
+    batch_meta: bool = _switch("one copy of a step's arrays, batched block tables")
+    mask_fuse: bool = _switch("logits masked in one pass")
+    draft_cache: bool = _switch("the drafter's state kept from step to step")
+    lazy_kv: bool = _switch("draft context KV for accepted tokens only")
+    spec_vec: bool = _switch("draft and verify path vectorised")
+    gumbel_greedy: bool = _part("spec_vec", "greedy batches sampled by argmax alone")
+    dflash_vec: bool = _part("spec_vec", "draft inputs of all groups in one launch")
+    rej_xpu: bool = _part("spec_vec", "rejection sampling in one launch")
+
+    def __iter__(self) -> Iterator[tuple[str, bool, str]]:
+        """Yield (variable, value, what it does), switches before their parts."""
+        for f in fields(self):
+            yield variable(f.name), getattr(self, f.name), f.metadata["what"]
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of the switch with field name `name`."""
+    return f"KUNLUN_{name.upper()}"
+
+
+ALL_OFF = Switches(**{f.name: False for f in fields(Switches)})
+
+
+def read(environ: Mapping[str, str]) -> Switches:
+    """Return the switches that `environ` sets.
+
+    Raises:
+        ValueError: a variable is set to something else than 0 or 1.
+    """
+    values: dict[str, bool] = {}
+    for f in fields(Switches):
+        default = values.get(f.metadata.get("of", ""), f.default)
+        values[f.name] = _value(variable(f.name), environ, bool(default))
+    return Switches(**values)
+
+
+def _value(name: str, environ: Mapping[str, str], default: bool) -> bool:
+    text = environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(
+            f"{name} is {text!r}: set it to 1 (on) or 0 (off), or leave it unset."
+        )
+    return text == "1" if text else default
+
+
+@cache
+def current() -> Switches:
+    """Return the switches of this process; only the first call reads them."""
+    return read(os.environ)
