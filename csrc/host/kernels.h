@@ -21,6 +21,7 @@
 #include "contracts/rope.h"
 #include "contracts/sampling.h"
 #include "contracts/staged_write.h"
+#include "contracts/step.h"
 #include "contracts/token_mask.h"
 
 namespace vllm_kunlun::host {
@@ -91,6 +92,12 @@ void precopy_mamba_align(const PrecopyMambaAlign& a, int64_t begin, int64_t end)
 // The two passes of a launch: the second one, when all programs of the first are done.
 void postprocess_mamba_states(const PostprocessMamba& a, int64_t begin, int64_t end);
 void postprocess_mamba_accepted(const PostprocessMamba& a);
+
+void plan_step(const PlanStep& a);
+void prepare_step(const PrepareStep& a, int64_t begin, int64_t end);
+void stage_block_tables(const PrepareBlockTables& a);
+void gather_changed_blocks(const PrepareBlockTables& a, int64_t begin, int64_t end);
+void store_drafts(const StoreDrafts& a, int64_t begin, int64_t end);
 
 void zero_kv_blocks(const ZeroKvBlocks& a, int64_t begin, int64_t end);
 

@@ -3,6 +3,7 @@
 
 #include "host/kernels.h"
 #include "torch/check.h"
+#include "torch/checked.h"
 #include "torch/launch.h"
 
 namespace vllm_kunlun {
@@ -23,38 +24,6 @@ void check_indices(const OpCheck& check, const GatherBlockTables& a,
   }
 }
 
-template <void (*kLaunch)(const GatherBlockTables&)>
-void gather_block_tables(const Tensor& batch_idx_to_req_idx,
-                         const Tensor& src_block_table_ptrs,
-                         const Tensor& dst_block_table_ptrs,
-                         const Tensor& block_table_strides,
-                         const Tensor& num_blocks_ptr, int64_t num_blocks_stride,
-                         int64_t num_reqs, int64_t grid_x, int64_t grid_y) {
-  const OpCheck check("gather_block_tables", batch_idx_to_req_idx);
-  check.at_least("num_reqs", num_reqs, 0);
-  const GatherBlockTables args{
-      check.flat<const int32_t>("batch_idx_to_req_idx", batch_idx_to_req_idx,
-                                std::min(num_reqs, grid_y)),
-      {check.flat<const uint64_t>("src_block_table_ptrs", src_block_table_ptrs,
-                                  grid_x)},
-      {check.flat<const uint64_t>("dst_block_table_ptrs", dst_block_table_ptrs,
-                                  grid_x)},
-      check.flat<const int64_t>("block_table_strides", block_table_strides, grid_x),
-      check.rows<const int32_t>("num_blocks_ptr", num_blocks_ptr, num_blocks_stride,
-                                grid_x),
-      num_blocks_stride,
-      num_reqs,
-      grid_x,
-      grid_y};
-  if (checks_indices()) check_indices(check, args, num_blocks_ptr.size(1));
-  kLaunch(args);
-}
-
-void on_host(const GatherBlockTables& a) {
-  const int64_t elements = a.num_groups > 0 ? a.block_table_strides[0] : 1;
-  launch_on_host(host::gather_block_tables, a, a.num_groups * a.num_rows, elements);
-}
-
 void check_indices(const OpCheck& check, const ComputeSlotMappings& a,
                    int64_t num_positions) {
   for (int64_t i = 0; i < a.num_columns; ++i) {
@@ -72,16 +41,39 @@ void check_indices(const OpCheck& check, const ComputeSlotMappings& a,
   }
 }
 
-template <void (*kLaunch)(const ComputeSlotMappings&)>
-void compute_slot_mappings(int64_t max_num_tokens, const Tensor& idx_mapping,
-                           const Tensor& query_start_loc, const Tensor& pos,
-                           const Tensor& block_table_ptrs,
-                           const Tensor& block_table_strides, const Tensor& block_sizes,
-                           const Tensor& slot_mappings_ptr,
-                           int64_t slot_mappings_stride, int64_t cp_rank,
-                           int64_t cp_size, int64_t cp_interleave, int64_t pad_id,
-                           int64_t grid_x, int64_t grid_y) {
-  const OpCheck check("compute_slot_mappings", idx_mapping);
+}  // namespace
+
+GatherBlockTables checked_gather_block_tables(
+    const OpCheck& check, const Tensor& batch_idx_to_req_idx,
+    const Tensor& src_block_table_ptrs, const Tensor& dst_block_table_ptrs,
+    const Tensor& block_table_strides, const Tensor& num_blocks_ptr,
+    int64_t num_blocks_stride, int64_t num_reqs, int64_t grid_x, int64_t grid_y) {
+  check.at_least("num_reqs", num_reqs, 0);
+  const GatherBlockTables args{
+      check.flat<const int32_t>("batch_idx_to_req_idx", batch_idx_to_req_idx,
+                                std::min(num_reqs, grid_y)),
+      {check.flat<const uint64_t>("src_block_table_ptrs", src_block_table_ptrs,
+                                  grid_x)},
+      {check.flat<const uint64_t>("dst_block_table_ptrs", dst_block_table_ptrs,
+                                  grid_x)},
+      check.flat<const int64_t>("block_table_strides", block_table_strides, grid_x),
+      check.rows<const int32_t>("num_blocks_ptr", num_blocks_ptr, num_blocks_stride,
+                                grid_x),
+      num_blocks_stride,
+      num_reqs,
+      grid_x,
+      grid_y};
+  if (checks_indices()) check_indices(check, args, num_blocks_ptr.size(1));
+  return args;
+}
+
+ComputeSlotMappings checked_compute_slot_mappings(
+    const OpCheck& check, int64_t max_num_tokens, const Tensor& idx_mapping,
+    const Tensor& query_start_loc, const Tensor& pos, const Tensor& block_table_ptrs,
+    const Tensor& block_table_strides, const Tensor& block_sizes,
+    const Tensor& slot_mappings_ptr, int64_t slot_mappings_stride, int64_t cp_rank,
+    int64_t cp_size, int64_t cp_interleave, int64_t pad_id, int64_t grid_x,
+    int64_t grid_y) {
   check.at_least("CP_SIZE", cp_size, 1);
   check.at_least("CP_INTERLEAVE", cp_interleave, 1);
   check.in_range("cp_rank", cp_rank, 0, cp_size);
@@ -106,7 +98,44 @@ void compute_slot_mappings(int64_t max_num_tokens, const Tensor& idx_mapping,
   if (checks_indices()) {
     check_indices(check, args, std::min(pos.numel(), slot_mappings_ptr.size(-1)));
   }
-  kLaunch(args);
+  return args;
+}
+
+namespace {
+
+template <void (*kLaunch)(const GatherBlockTables&)>
+void gather_block_tables(const Tensor& batch_idx_to_req_idx,
+                         const Tensor& src_block_table_ptrs,
+                         const Tensor& dst_block_table_ptrs,
+                         const Tensor& block_table_strides,
+                         const Tensor& num_blocks_ptr, int64_t num_blocks_stride,
+                         int64_t num_reqs, int64_t grid_x, int64_t grid_y) {
+  const OpCheck check("gather_block_tables", batch_idx_to_req_idx);
+  kLaunch(checked_gather_block_tables(check, batch_idx_to_req_idx, src_block_table_ptrs,
+                                      dst_block_table_ptrs, block_table_strides,
+                                      num_blocks_ptr, num_blocks_stride, num_reqs,
+                                      grid_x, grid_y));
+}
+
+void on_host(const GatherBlockTables& a) {
+  const int64_t elements = a.num_groups > 0 ? a.block_table_strides[0] : 1;
+  launch_on_host(host::gather_block_tables, a, a.num_groups * a.num_rows, elements);
+}
+
+template <void (*kLaunch)(const ComputeSlotMappings&)>
+void compute_slot_mappings(int64_t max_num_tokens, const Tensor& idx_mapping,
+                           const Tensor& query_start_loc, const Tensor& pos,
+                           const Tensor& block_table_ptrs,
+                           const Tensor& block_table_strides, const Tensor& block_sizes,
+                           const Tensor& slot_mappings_ptr,
+                           int64_t slot_mappings_stride, int64_t cp_rank,
+                           int64_t cp_size, int64_t cp_interleave, int64_t pad_id,
+                           int64_t grid_x, int64_t grid_y) {
+  const OpCheck check("compute_slot_mappings", idx_mapping);
+  kLaunch(checked_compute_slot_mappings(
+      check, max_num_tokens, idx_mapping, query_start_loc, pos, block_table_ptrs,
+      block_table_strides, block_sizes, slot_mappings_ptr, slot_mappings_stride,
+      cp_rank, cp_size, cp_interleave, pad_id, grid_x, grid_y));
 }
 
 void on_host(const ComputeSlotMappings& a) {

@@ -3,6 +3,7 @@
 
 #include "host/kernels.h"
 #include "torch/check.h"
+#include "torch/checked.h"
 #include "torch/launch.h"
 
 namespace vllm_kunlun {
@@ -31,16 +32,14 @@ void check_sums(const OpCheck& check, const char* name, const int32_t* sums,
   }
 }
 
-template <void (*kLaunch)(const PreparePrefillInputs&)>
-void prepare_prefill_inputs(const Tensor& input_ids_ptr,
-                            const Tensor& next_prefill_tokens_ptr,
-                            const Tensor& idx_mapping_ptr,
-                            const Tensor& query_start_loc_ptr,
-                            const Tensor& all_token_ids_ptr,
-                            int64_t all_token_ids_stride,
-                            const Tensor& prefill_lens_ptr,
-                            const Tensor& num_computed_tokens_ptr, int64_t grid_x) {
-  const OpCheck check("prepare_prefill_inputs", input_ids_ptr);
+}  // namespace
+
+PreparePrefillInputs checked_prepare_prefill_inputs(
+    const OpCheck& check, const Tensor& input_ids_ptr,
+    const Tensor& next_prefill_tokens_ptr, const Tensor& idx_mapping_ptr,
+    const Tensor& query_start_loc_ptr, const Tensor& all_token_ids_ptr,
+    int64_t all_token_ids_stride, const Tensor& prefill_lens_ptr,
+    const Tensor& num_computed_tokens_ptr, int64_t grid_x) {
   const PreparePrefillInputs args{
       check.flat<int32_t>("input_ids_ptr", input_ids_ptr, 0),
       check.flat<int32_t>("next_prefill_tokens_ptr", next_prefill_tokens_ptr, 0),
@@ -69,16 +68,13 @@ void prepare_prefill_inputs(const Tensor& input_ids_ptr,
                   all_token_ids_stride - len + 1);
     }
   }
-  kLaunch(args);
+  return args;
 }
 
-template <void (*kLaunch)(const PreparePosSeqLens&)>
-void prepare_pos_seq_lens(const Tensor& pos_ptr, const Tensor& seq_lens_ptr,
-                          const Tensor& idx_mapping_ptr,
-                          const Tensor& query_start_loc_ptr,
-                          const Tensor& num_computed_tokens_ptr, int64_t max_num_reqs,
-                          int64_t grid_x) {
-  const OpCheck check("prepare_pos_seq_lens", pos_ptr);
+PreparePosSeqLens checked_prepare_pos_seq_lens(
+    const OpCheck& check, const Tensor& pos_ptr, const Tensor& seq_lens_ptr,
+    const Tensor& idx_mapping_ptr, const Tensor& query_start_loc_ptr,
+    const Tensor& num_computed_tokens_ptr, int64_t max_num_reqs, int64_t grid_x) {
   const PreparePosSeqLens args{
       check.flat<int64_t>("pos_ptr", pos_ptr, 0),
       check.flat<int32_t>("seq_lens_ptr", seq_lens_ptr,
@@ -94,18 +90,16 @@ void prepare_pos_seq_lens(const Tensor& pos_ptr, const Tensor& seq_lens_ptr,
     check_sums(check, "query_start_loc_ptr", args.query_start_loc, grid_x,
                pos_ptr.numel());
   }
-  kLaunch(args);
+  return args;
 }
 
-template <void (*kLaunch)(const CombineSampledAndDraftTokens&)>
-void combine_sampled_and_draft_tokens(
-    const Tensor& input_ids_ptr, const Tensor& idx_mapping_ptr,
+CombineSampledAndDraftTokens checked_combine_sampled_and_draft_tokens(
+    const OpCheck& check, const Tensor& input_ids_ptr, const Tensor& idx_mapping_ptr,
     const Tensor& last_sampled_tokens_ptr, const Tensor& query_start_loc_ptr,
     const Tensor& seq_lens_ptr, const Tensor& prefill_len_ptr,
     const Tensor& draft_tokens_ptr, int64_t draft_tokens_stride,
     const Tensor& cu_num_logits_ptr, const Tensor& logits_indices_ptr,
     int64_t num_new_sampled_tokens, int64_t grid_x) {
-  const OpCheck check("combine_sampled_and_draft_tokens", input_ids_ptr);
   check.in_range("NUM_NEW_SAMPLED_TOKENS", num_new_sampled_tokens, 0, 2);
   const CombineSampledAndDraftTokens args{
       check.flat<int32_t>("input_ids_ptr", input_ids_ptr, 0),
@@ -138,7 +132,53 @@ void combine_sampled_and_draft_tokens(
                   args.cu_num_logits[i] + most + 1);
     }
   }
-  kLaunch(args);
+  return args;
+}
+
+namespace {
+
+template <void (*kLaunch)(const PreparePrefillInputs&)>
+void prepare_prefill_inputs(const Tensor& input_ids_ptr,
+                            const Tensor& next_prefill_tokens_ptr,
+                            const Tensor& idx_mapping_ptr,
+                            const Tensor& query_start_loc_ptr,
+                            const Tensor& all_token_ids_ptr,
+                            int64_t all_token_ids_stride,
+                            const Tensor& prefill_lens_ptr,
+                            const Tensor& num_computed_tokens_ptr, int64_t grid_x) {
+  const OpCheck check("prepare_prefill_inputs", input_ids_ptr);
+  kLaunch(checked_prepare_prefill_inputs(
+      check, input_ids_ptr, next_prefill_tokens_ptr, idx_mapping_ptr,
+      query_start_loc_ptr, all_token_ids_ptr, all_token_ids_stride, prefill_lens_ptr,
+      num_computed_tokens_ptr, grid_x));
+}
+
+template <void (*kLaunch)(const PreparePosSeqLens&)>
+void prepare_pos_seq_lens(const Tensor& pos_ptr, const Tensor& seq_lens_ptr,
+                          const Tensor& idx_mapping_ptr,
+                          const Tensor& query_start_loc_ptr,
+                          const Tensor& num_computed_tokens_ptr, int64_t max_num_reqs,
+                          int64_t grid_x) {
+  const OpCheck check("prepare_pos_seq_lens", pos_ptr);
+  kLaunch(checked_prepare_pos_seq_lens(check, pos_ptr, seq_lens_ptr, idx_mapping_ptr,
+                                       query_start_loc_ptr, num_computed_tokens_ptr,
+                                       max_num_reqs, grid_x));
+}
+
+template <void (*kLaunch)(const CombineSampledAndDraftTokens&)>
+void combine_sampled_and_draft_tokens(
+    const Tensor& input_ids_ptr, const Tensor& idx_mapping_ptr,
+    const Tensor& last_sampled_tokens_ptr, const Tensor& query_start_loc_ptr,
+    const Tensor& seq_lens_ptr, const Tensor& prefill_len_ptr,
+    const Tensor& draft_tokens_ptr, int64_t draft_tokens_stride,
+    const Tensor& cu_num_logits_ptr, const Tensor& logits_indices_ptr,
+    int64_t num_new_sampled_tokens, int64_t grid_x) {
+  const OpCheck check("combine_sampled_and_draft_tokens", input_ids_ptr);
+  kLaunch(checked_combine_sampled_and_draft_tokens(
+      check, input_ids_ptr, idx_mapping_ptr, last_sampled_tokens_ptr,
+      query_start_loc_ptr, seq_lens_ptr, prefill_len_ptr, draft_tokens_ptr,
+      draft_tokens_stride, cu_num_logits_ptr, logits_indices_ptr,
+      num_new_sampled_tokens, grid_x));
 }
 
 template <void (*kLaunch)(const GetNumSampledAndRejected&)>

@@ -3,6 +3,7 @@
 
 #include "host/kernels.h"
 #include "torch/check.h"
+#include "torch/checked.h"
 #include "torch/launch.h"
 
 namespace vllm_kunlun {
@@ -18,12 +19,14 @@ void check_indices(const OpCheck& check, const ExpandIdxMapping& a,
   }
 }
 
-template <void (*kLaunch)(const ExpandIdxMapping&)>
-void expand_idx_mapping(const Tensor& idx_mapping_ptr,
-                        const Tensor& expanded_idx_mapping_ptr,
-                        const Tensor& expanded_local_pos_ptr,
-                        const Tensor& cu_num_logits_ptr, int64_t grid_x) {
-  const OpCheck check("expand_idx_mapping", idx_mapping_ptr);
+}  // namespace
+
+ExpandIdxMapping checked_expand_idx_mapping(const OpCheck& check,
+                                            const Tensor& idx_mapping_ptr,
+                                            const Tensor& expanded_idx_mapping_ptr,
+                                            const Tensor& expanded_local_pos_ptr,
+                                            const Tensor& cu_num_logits_ptr,
+                                            int64_t grid_x) {
   const ExpandIdxMapping args{
       check.flat<const int32_t>("idx_mapping_ptr", idx_mapping_ptr, grid_x),
       check.flat<int32_t>("expanded_idx_mapping_ptr", expanded_idx_mapping_ptr, 0),
@@ -32,7 +35,20 @@ void expand_idx_mapping(const Tensor& idx_mapping_ptr,
       check.flat<const int32_t>("cu_num_logits_ptr", cu_num_logits_ptr, grid_x + 1),
       grid_x};
   if (checks_indices()) check_indices(check, args, expanded_idx_mapping_ptr.numel());
-  kLaunch(args);
+  return args;
+}
+
+namespace {
+
+template <void (*kLaunch)(const ExpandIdxMapping&)>
+void expand_idx_mapping(const Tensor& idx_mapping_ptr,
+                        const Tensor& expanded_idx_mapping_ptr,
+                        const Tensor& expanded_local_pos_ptr,
+                        const Tensor& cu_num_logits_ptr, int64_t grid_x) {
+  const OpCheck check("expand_idx_mapping", idx_mapping_ptr);
+  kLaunch(checked_expand_idx_mapping(check, idx_mapping_ptr, expanded_idx_mapping_ptr,
+                                     expanded_local_pos_ptr, cu_num_logits_ptr,
+                                     grid_x));
 }
 
 void on_host(const ExpandIdxMapping& a) {

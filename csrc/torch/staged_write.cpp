@@ -3,6 +3,7 @@
 
 #include "host/kernels.h"
 #include "torch/check.h"
+#include "torch/checked.h"
 #include "torch/launch.h"
 
 namespace vllm_kunlun {
@@ -63,14 +64,13 @@ void apply_write(const Tensor& output_ptr, int64_t output_stride,
   kLaunch(args);
 }
 
-template <void (*kLaunch)(const ApplyWrite&)>
-void apply_write_multi_group(const Tensor& output_ptr, const Tensor& output_stride,
-                             const Tensor& write_indices_ptr,
-                             const Tensor& write_starts_ptr,
-                             const Tensor& write_contents_ptr,
-                             const Tensor& write_cu_lens_ptr,
-                             const Tensor& write_group_ids_ptr, int64_t grid_x) {
-  const OpCheck check("apply_write", output_ptr);
+}  // namespace
+
+ApplyWrite checked_apply_write_multi_group(
+    const OpCheck& check, const Tensor& output_ptr, const Tensor& output_stride,
+    const Tensor& write_indices_ptr, const Tensor& write_starts_ptr,
+    const Tensor& write_contents_ptr, const Tensor& write_cu_lens_ptr,
+    const Tensor& write_group_ids_ptr, int64_t grid_x) {
   ApplyWrite args = staged(check, write_indices_ptr, write_starts_ptr,
                            write_contents_ptr, write_cu_lens_ptr, grid_x);
   check.check_dtype("write_contents_ptr", write_contents_ptr, at::kInt);
@@ -89,7 +89,22 @@ void apply_write_multi_group(const Tensor& output_ptr, const Tensor& output_stri
                   width - length(args, w) + 1);
     }
   }
-  kLaunch(args);
+  return args;
+}
+
+namespace {
+
+template <void (*kLaunch)(const ApplyWrite&)>
+void apply_write_multi_group(const Tensor& output_ptr, const Tensor& output_stride,
+                             const Tensor& write_indices_ptr,
+                             const Tensor& write_starts_ptr,
+                             const Tensor& write_contents_ptr,
+                             const Tensor& write_cu_lens_ptr,
+                             const Tensor& write_group_ids_ptr, int64_t grid_x) {
+  const OpCheck check("apply_write", output_ptr);
+  kLaunch(checked_apply_write_multi_group(
+      check, output_ptr, output_stride, write_indices_ptr, write_starts_ptr,
+      write_contents_ptr, write_cu_lens_ptr, write_group_ids_ptr, grid_x));
 }
 
 }  // namespace

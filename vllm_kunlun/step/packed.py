@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step's small host arrays, and their way to the device in one copy."""
+
+import numpy as np
+import torch
+
+STEPS_IN_FLIGHT = 3
+"""Host buffers taken in turn: the host may write one while a copy reads another."""
+
+APPENDIX_PER_REQUEST = 16
+"""Room for what a step appends; only prompts of many blocks need more."""
+
+
+class PackedArrays:
+    """The integer arrays that the device needs of a step, side by side.
+
+    On the host and on the device, all i32: ``idx_mapping`` ``[max_num_reqs]``,
+    ``cu_num_logits`` and ``query_start_loc`` ``[max_num_reqs + 1]``, then an appendix.
+    The device's arrays keep their addresses.
+    """
+
+    def __init__(self, max_num_reqs: int, device: torch.device) -> None:
+        fixed = (max_num_reqs, max_num_reqs + 1, max_num_reqs + 1)
+        self.fixed = sum(fixed)
+        sizes = (*fixed, APPENDIX_PER_REQUEST * max_num_reqs)
+        self._hosts = [
+            torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=device.type != "cpu")
+            for _ in range(STEPS_IN_FLIGHT)
+        ]
+        self._parts = [host.split(sizes) for host in self._hosts]
+        self._arrays = [[p.numpy() for p in parts] for parts in self._parts]
+        self._turn = 0
+        self._device = torch.zeros(sum(sizes), dtype=torch.int32, device=device)
+        parts = self._device.split(sizes)
+        self.idx_mapping, self.cu_num_logits, self.query_start_loc, _ = parts
+
+    def next_host(self) -> tuple[tuple[torch.Tensor, ...], list[np.ndarray]]:
+        """Return the arrays to fill for this step, as tensors and for numpy."""
+        self._turn = (self._turn + 1) % STEPS_IN_FLIGHT
+        return self._parts[self._turn], self._arrays[self._turn]
+
+    def send(self, appendix: np.ndarray | None = None) -> torch.Tensor | None:
+        """Copy this step's arrays to the device, and return `appendix` (i32) there."""
+        size = self.fixed
+        if appendix is not None:
+            size += appendix.size
+            if size > self._device.numel():
+                self.send()
+                return torch.from_numpy(appendix).to(self._device.device)
+            self._arrays[self._turn][3][: appendix.size] = appendix
+        self._device[:size].copy_(self._hosts[self._turn][:size], non_blocking=True)
+        return None if appendix is None else self._device[self.fixed : size]
+
+    def send_each(self) -> None:
+        """Copy this step's arrays one by one, as upstream does."""
+        host = self._parts[self._turn]
+        self.idx_mapping.copy_(host[0], non_blocking=True)
+        self.cu_num_logits.copy_(host[1], non_blocking=True)
+        self.query_start_loc.copy_(host[2], non_blocking=True)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layout of a batch: who is in it, in which order, with how many tokens."""
+
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from vllm_kunlun.step.packed import PackedArrays
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.worker.gpu.states import RequestState
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One step's layout, on the host, in the batch's order.
+
+    ``idx_mapping`` is i32 ``[num_reqs]``, ``cu_num_logits`` i32 ``[num_reqs + 1]``,
+    ``query_start_loc`` i32 ``[max_num_reqs + 1]``; the rest is per request, and
+    ``seq_len_bound`` padded with zeros to the batch's padded size.
+    """
+
+    req_ids: list[str]
+    idx_mapping: np.ndarray
+    cu_num_logits: np.ndarray
+    query_start_loc: np.ndarray
+    num_tokens: np.ndarray
+    num_drafts: np.ndarray | None
+    prefill_len: np.ndarray
+    computed_prefill: np.ndarray
+    computed: np.ndarray
+    seq_len_bound: torch.Tensor
+    is_prefilling: np.ndarray
+
+
+class FusedPlanner:
+    """Plans a step in one call of ours.
+
+    Its buffers hold one step: a plan is good until the next one is made.
+    """
+
+    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
+        n = states.max_num_reqs
+        self.states = states
+        self.packed = packed
+        self._inputs = torch.zeros(3, n, dtype=torch.int32)
+        self._order = torch.zeros(n + 1, dtype=torch.int32)
+        self._batch = torch.zeros(6, n, dtype=torch.int32)
+        self._is_prefilling = torch.zeros(n, dtype=torch.bool)
+        self._computed_prefill = torch.from_numpy(states.num_computed_prefill_tokens)
+        self._computed = torch.from_numpy(states.num_computed_tokens_np)
+        self._rows, self._counts, self._drafts = self._inputs.unbind()
+        self._np_inputs = self._inputs.numpy()
+        self._np_order = self._order.numpy()
+        self._np_batch = self._batch.numpy()
+        self._np_is_prefilling = self._is_prefilling.numpy()
+
+    def __call__(
+        self, output: "SchedulerOutput", num_reqs_padded: int, num_new_sampled: int
+    ) -> Plan:
+        """Return the layout of `output`'s batch."""
+        counts = output.num_scheduled_tokens
+        drafts = output.scheduled_spec_decode_tokens
+        n = len(counts)
+        rows_of = self.states.req_id_to_index.__getitem__
+        inputs = self._np_inputs
+        inputs[0, :n] = np.fromiter(map(rows_of, counts), np.int32, n)
+        inputs[1, :n] = np.fromiter(counts.values(), np.int32, n)
+        if drafts:
+            lengths = map(len, map(drafts.get, counts, repeat(())))
+            inputs[2, :n] = np.fromiter(lengths, np.int32, n)
+        host, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()
+        torch.ops.vllm_kunlun.plan_step(
+            self._rows,
+            self._counts,
+            self._drafts if drafts else None,
+            self.states.prefill_len.cpu,
+            self._computed_prefill,
+            self._computed,
+            self._order,
+            *host[:3],
+            self._batch,
+            self._is_prefilling,
+            num_new_sampled,
+            n,
+            num_reqs_padded,
+        )
+        req_ids = list(counts)
+        if self._np_order[n]:
+            req_ids = [req_ids[i] for i in self._np_order[:n].tolist()]
+        batch = self._np_batch
+        return Plan(
+            req_ids=req_ids,
+            idx_mapping=idx_mapping[:n],
+            cu_num_logits=cu_num_logits[: n + 1],
+            query_start_loc=query_start_loc,
+            num_tokens=batch[0, :n],
+            num_drafts=batch[1, :n] if drafts else None,
+            prefill_len=batch[2, :n],
+            computed_prefill=batch[3, :n],
+            computed=batch[4, :n],
+            seq_len_bound=self._batch[5, :num_reqs_padded],
+            is_prefilling=self._np_is_prefilling[:n],
+        )
+
+
+class NumpyPlanner:
+    """Plans a step array by array, as upstream does."""
+
+    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
+        self.states = states
+        self.packed = packed
+
+    def __call__(
+        self, output: "SchedulerOutput", num_reqs_padded: int, num_new_sampled: int
+    ) -> Plan:
+        """Return the layout of `output`'s batch."""
+        counts = output.num_scheduled_tokens
+        drafts = output.scheduled_spec_decode_tokens
+        states = self.states
+        n = len(counts)
+        req_ids = sorted(counts, key=counts.__getitem__)
+        num_tokens = np.array([counts[r] for r in req_ids], np.int32)
+        num_drafts = np.array([len(drafts.get(r, ())) for r in req_ids], np.int32)
+        _, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()
+        rows = idx_mapping[:n]
+        rows[:] = [states.req_id_to_index[r] for r in req_ids]
+        cu_num_logits[0] = query_start_loc[0] = 0
+        np.cumsum(num_drafts + num_new_sampled, out=cu_num_logits[1 : n + 1])
+        np.cumsum(num_tokens, out=query_start_loc[1 : n + 1])
+        query_start_loc[n + 1 :] = query_start_loc[n]
+        computed = states.num_computed_tokens_np[rows]
+        computed_prefill = states.num_computed_prefill_tokens[rows]
+        prefill_len = states.prefill_len.np[rows]
+        seq_len_bound = torch.zeros(num_reqs_padded, dtype=torch.int32)
+        seq_len_bound.numpy()[:n] = computed + num_tokens
+        return Plan(
+            req_ids=req_ids,
+            idx_mapping=rows,
+            cu_num_logits=cu_num_logits[: n + 1],
+            query_start_loc=query_start_loc,
+            num_tokens=num_tokens,
+            num_drafts=num_drafts if drafts else None,
+            prefill_len=prefill_len,
+            computed_prefill=computed_prefill,
+            computed=computed,
+            seq_len_bound=seq_len_bound,
+            is_prefilling=computed_prefill < prefill_len,
+        )
