@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import vllm.v1.worker.cpu.shm  # noqa: F401: buffers in a CPU's memory
+import vllm.v1.worker.cpu.shm  # noqa: F401  (gives buffers in a CPU's memory)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vllm.v1.worker.gpu.block_table import BlockTables
