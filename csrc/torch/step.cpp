@@ -14,23 +14,23 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr int64_t kElementsPerRequest = 64;
 
-void plan_step(const Tensor& rows, const Tensor& num_tokens,
-               const OptionalTensor& num_drafts, const Tensor& prefill_len,
+void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
                const Tensor& computed_prefill, const Tensor& num_computed_tokens,
                const Tensor& order, const Tensor& idx_mapping,
                const Tensor& cu_num_logits, const Tensor& query_start_loc,
                const Tensor& batch, const Tensor& is_prefilling,
                int64_t num_new_sampled, int64_t num_reqs, int64_t num_reqs_padded) {
-  const OpCheck check("plan_step", rows);
+  const OpCheck check("plan_step", inputs);
   const int64_t most = prefill_len.numel();
   check.in_range("num_reqs", num_reqs, 0, most + 1);
   check.in_range("num_reqs_padded", num_reqs_padded, num_reqs, most + 1);
   check.in_range("num_new_sampled", num_new_sampled, 0, 2);
+  const int32_t* const in = check.rows<const int32_t>("inputs", inputs, most, 3);
   int32_t* const out = check.rows<int32_t>("batch", batch, most, 6);
   const PlanStep args{
-      check.flat<const int32_t>("rows", rows, num_reqs),
-      check.flat<const int32_t>("num_tokens", num_tokens, num_reqs),
-      check.flat<const int32_t>("num_drafts", num_drafts, num_reqs),
+      in,
+      in + most,
+      has_drafts ? in + 2 * most : nullptr,
       check.flat<const int32_t>("prefill_len", prefill_len, most),
       check.flat<const int32_t>("computed_prefill", computed_prefill, most),
       check.flat<const int32_t>("num_computed_tokens", num_computed_tokens, most),
@@ -51,8 +51,8 @@ void plan_step(const Tensor& rows, const Tensor& num_tokens,
       most};
   if (checks_indices()) {
     for (int64_t i = 0; i < num_reqs; ++i) {
-      check.index("rows", i, args.rows[i], 0, most);
-      check.index("num_tokens", i, args.num_tokens[i], 0, INT32_MAX);
+      check.index("inputs", i, args.rows[i], 0, most);
+      check.index("inputs", most + i, args.num_tokens[i], 0, INT32_MAX);
     }
   }
   host::plan_step(args);
@@ -174,8 +174,8 @@ void on_host(const StoreDrafts& a) {
 
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
   m.def(
-      "plan_step(Tensor rows, Tensor num_tokens, Tensor? num_drafts, "
-      "Tensor prefill_len, Tensor computed_prefill, Tensor num_computed_tokens, "
+      "plan_step(Tensor inputs, bool has_drafts, Tensor prefill_len, Tensor "
+      "computed_prefill, Tensor num_computed_tokens, "
       "Tensor(a!) order, Tensor(b!) idx_mapping, Tensor(c!) cu_num_logits, "
       "Tensor(d!) query_start_loc, Tensor(e!) batch, Tensor(f!) is_prefilling, "
       "int num_new_sampled, int num_reqs, int num_reqs_padded) -> ()");

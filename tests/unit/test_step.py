@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step's fused control plane against upstream's, over made-up batches."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from vllm.v1.worker.gpu.states import RequestState
 
 from vllm_kunlun import ops
 from vllm_kunlun.step.packed import PackedArrays
-from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner
+from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner, Plan
 from vllm_kunlun.step.tables import BatchedBlockTables
 
 CPU = torch.device("cpu")
@@ -80,11 +80,12 @@ def test_plans_are_the_same(
     )
     padded = min(len(requests) + padding, MAX_REQS)
     plans = [
-        vars(planner(states, PackedArrays(MAX_REQS, CPU))(output, padded, num_new))
+        planner(states, PackedArrays(MAX_REQS, CPU))(output, padded, num_new)
         for planner in (NumpyPlanner, FusedPlanner)
     ]
-    for name, expected in plans[0].items():
-        np.testing.assert_array_equal(plans[1][name], expected, err_msg=name)
+    for f in fields(Plan):
+        expected, found = (getattr(plan, f.name) for plan in plans)
+        np.testing.assert_array_equal(found, expected, err_msg=f.name)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@
 Upstream's way is `GPUModelRunner.prepare_inputs`.
 """
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from vllm_kunlun.step.packed import PackedArrays
+from vllm_kunlun.step.packed import VIEWS, PackedArrays
 from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner, Plan
 from vllm_kunlun.step.tables import BatchedBlockTables
 from vllm_kunlun.switches import Switches
@@ -21,16 +22,39 @@ if TYPE_CHECKING:
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
 
 
+class _Logits(NamedTuple):
+    """Where logits come from, whose they are, and which of their request's."""
+
+    indices: torch.Tensor
+    expanded_idx_mapping: torch.Tensor
+    expanded_local_pos: torch.Tensor
+
+
+class _Views(NamedTuple):
+    """What a batch of one shape uses of the fixed buffers."""
+
+    idx_mapping: torch.Tensor
+    cu_num_logits: torch.Tensor
+    query_start_loc: torch.Tensor
+    seq_lens: torch.Tensor
+    input_ids: torch.Tensor
+    positions: torch.Tensor
+    is_padding: torch.Tensor
+    logits: _Logits
+
+
 class StepInputs:
     """Makes a step's `InputBatch` in buffers that stay where they are."""
 
     def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
+        from vllm import envs
+
         self.runner = runner
         self.switches = switches
-        states = runner.req_states
+        states, buffers = runner.req_states, runner.input_buffers
         self.packed = PackedArrays(runner.max_num_reqs, runner.device)
         # Captured graphs read the batch's offsets where the runner has them.
-        runner.input_buffers.query_start_loc = self.packed.query_start_loc
+        buffers.query_start_loc = self.packed.query_start_loc
         planner = FusedPlanner if switches.hostvec else NumpyPlanner
         self.plan = planner(states, self.packed)
         num_logits = runner.max_num_reqs * (1 + runner.num_speculative_steps)
@@ -40,6 +64,29 @@ class StepInputs:
         )
         self.expanded_idx_mapping = torch.zeros(num_logits, **i32)
         self.expanded_local_pos = torch.zeros(num_logits, **i32)
+        self.marks_padding = bool(envs.VLLM_MOE_SKIP_PADDING)
+        self._views = lru_cache(maxsize=VIEWS)(self._make_views)
+        self._launch = torch.ops.vllm_kunlun.prepare_step.default
+        # All of these stay where they are, but for prefill_len, whose buffers take
+        # turns.
+        self._before_prefill_len = (
+            buffers.input_ids,
+            buffers.positions,
+            buffers.seq_lens,
+            self.logits_indices,
+            self.expanded_idx_mapping,
+            self.expanded_local_pos,
+            states.next_prefill_tokens,
+            self.packed.idx_mapping,
+            self.packed.query_start_loc,
+            self.packed.cu_num_logits,
+            states.all_token_ids.gpu,
+        )
+        self._after_prefill_len = (
+            states.num_computed_tokens.gpu,
+            states.last_sampled_tokens,
+            states.draft_tokens,
+        )
 
     def update_requests(self, scheduler_output: "SchedulerOutput") -> None:
         """Take new blocks and computed tokens of running requests."""
@@ -86,47 +133,83 @@ class StepInputs:
         num_new_sampled = runner.model_state.num_new_sampled_tokens_per_step
         plan = self.plan(scheduler_output, num_reqs_padded, num_new_sampled)
         self._send()
-        self._mark_padding(num_tokens, num_tokens_padded)
+        if self.marks_padding:
+            is_padding = runner.input_buffers.is_padding
+            is_padding[:num_tokens].fill_(False)
+            is_padding[num_tokens:num_tokens_padded].fill_(True)
 
         num_logits = int(plan.cu_num_logits[num_reqs])
-        idx_mapping = self.packed.idx_mapping[:num_reqs]
-        cu_num_logits = self.packed.cu_num_logits[: num_reqs + 1]
-        fill = self._fill_at_once if self.switches.hostvec else self._fill
-        logits_indices, expanded_idx_mapping, expanded_local_pos = fill(
-            plan, num_logits, num_new_sampled
-        )
-        buffers = runner.input_buffers
+        views = self._views(num_reqs, num_reqs_padded, num_tokens_padded, num_logits)
+        if self.switches.hostvec:
+            prefill_len = runner.req_states.prefill_len.gpu
+            self._launch(
+                *self._before_prefill_len,
+                prefill_len,
+                *self._after_prefill_len,
+                num_new_sampled,
+                num_reqs,
+            )
+            logits = views.logits
+        else:
+            logits = self._fill(plan, views, num_logits, num_new_sampled)
         return InputBatch(
             req_ids=plan.req_ids,
             num_reqs=num_reqs,
             num_reqs_after_padding=num_reqs_padded,
-            idx_mapping=idx_mapping,
+            idx_mapping=views.idx_mapping,
             idx_mapping_np=plan.idx_mapping,
-            expanded_idx_mapping=expanded_idx_mapping,
-            expanded_local_pos=expanded_local_pos,
+            expanded_idx_mapping=logits.expanded_idx_mapping,
+            expanded_local_pos=logits.expanded_local_pos,
             num_scheduled_tokens=plan.num_tokens,
             num_tokens=num_tokens,
             num_tokens_after_padding=num_tokens_padded,
             num_draft_tokens=num_logits - num_reqs * num_new_sampled,
             num_draft_tokens_per_req=plan.num_drafts,
-            query_start_loc=buffers.query_start_loc[: num_reqs_padded + 1],
+            query_start_loc=views.query_start_loc,
             query_start_loc_np=plan.query_start_loc[: num_reqs_padded + 1],
-            seq_lens=buffers.seq_lens[:num_reqs_padded],
+            seq_lens=views.seq_lens,
             seq_lens_cpu_upper_bound=plan.seq_len_bound,
-            dcp_local_seq_lens=self._dcp_local_seq_lens(num_reqs, num_reqs_padded),
+            dcp_local_seq_lens=(
+                self._dcp_local_seq_lens(num_reqs, num_reqs_padded)
+                if runner.use_dcp
+                else None
+            ),
             num_computed_tokens_np=plan.computed,
             prefill_len_np=plan.prefill_len,
             num_computed_prefill_tokens_np=plan.computed_prefill,
             is_prefilling_np=plan.is_prefilling,
             max_seq_len_np=None,
-            input_ids=buffers.input_ids[:num_tokens_padded],
-            positions=buffers.positions[:num_tokens_padded],
-            is_padding=buffers.is_padding[:num_tokens_padded],
-            logits_indices=logits_indices,
-            cu_num_logits=cu_num_logits,
+            input_ids=views.input_ids,
+            positions=views.positions,
+            is_padding=views.is_padding,
+            logits_indices=logits.indices,
+            cu_num_logits=views.cu_num_logits,
             cu_num_logits_np=plan.cu_num_logits,
             has_structured_output_reqs=scheduler_output.has_structured_output_requests,
-            prompt_lens=self._prompt_lens(idx_mapping),
+            prompt_lens=(
+                runner.req_states.prompt_len.gpu[views.idx_mapping]
+                if runner.model_config.rswa_window is not None
+                else None
+            ),
+        )
+
+    def _make_views(
+        self, num_reqs: int, num_reqs_padded: int, num_tokens: int, num_logits: int
+    ) -> "_Views":
+        buffers = self.runner.input_buffers
+        return _Views(
+            idx_mapping=self.packed.idx_mapping[:num_reqs],
+            cu_num_logits=self.packed.cu_num_logits[: num_reqs + 1],
+            query_start_loc=self.packed.query_start_loc[: num_reqs_padded + 1],
+            seq_lens=buffers.seq_lens[:num_reqs_padded],
+            input_ids=buffers.input_ids[:num_tokens],
+            positions=buffers.positions[:num_tokens],
+            is_padding=buffers.is_padding[:num_tokens],
+            logits=_Logits(
+                self.logits_indices[:num_logits],
+                self.expanded_idx_mapping[:num_logits],
+                self.expanded_local_pos[:num_logits],
+            ),
         )
 
     def _send(self) -> None:
@@ -137,98 +220,54 @@ class StepInputs:
         assert isinstance(tables, BatchedBlockTables)
         tables.staged = self.packed.send(tables.take_staged())
 
-    def _fill_at_once(
-        self, plan: Plan, num_logits: int, num_new_sampled: int
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        buffers = self.runner.input_buffers
-        states = self.runner.req_states
-        packed = self.packed
-        torch.ops.vllm_kunlun.prepare_step(
-            buffers.input_ids,
-            buffers.positions,
-            buffers.seq_lens,
-            self.logits_indices,
-            self.expanded_idx_mapping,
-            self.expanded_local_pos,
-            states.next_prefill_tokens,
-            packed.idx_mapping,
-            packed.query_start_loc,
-            packed.cu_num_logits,
-            states.all_token_ids.gpu,
-            states.prefill_len.gpu,
-            states.num_computed_tokens.gpu,
-            states.last_sampled_tokens,
-            states.draft_tokens,
-            num_new_sampled,
-            len(plan.req_ids),
-        )
-        return (
-            self.logits_indices[:num_logits],
-            self.expanded_idx_mapping[:num_logits],
-            self.expanded_local_pos[:num_logits],
-        )
-
     def _fill(
-        self, plan: Plan, num_logits: int, num_new_sampled: int
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, plan: Plan, views: "_Views", num_logits: int, num_new_sampled: int
+    ) -> "_Logits":
         from vllm.v1.worker.gpu import input_batch as upstream
 
         buffers = self.runner.input_buffers
         states = self.runner.req_states
-        num_reqs = len(plan.req_ids)
-        idx_mapping = self.packed.idx_mapping[:num_reqs]
-        query_start_loc = self.packed.query_start_loc[: num_reqs + 1]
-        cu_num_logits = self.packed.cu_num_logits[: num_reqs + 1]
         if plan.is_prefilling.any():
             upstream.prepare_prefill_inputs(
                 buffers.input_ids,
                 states.next_prefill_tokens,
-                idx_mapping,
-                query_start_loc,
+                views.idx_mapping,
+                views.query_start_loc,
                 states.all_token_ids.gpu,
                 states.prefill_len.gpu,
                 states.num_computed_tokens.gpu,
             )
         upstream.prepare_pos_seq_lens(
-            idx_mapping,
-            query_start_loc,
+            views.idx_mapping,
+            views.query_start_loc,
             states.num_computed_tokens.gpu,
             buffers.positions,
             buffers.seq_lens,
         )
-        logits_indices = upstream.combine_sampled_and_draft_tokens(
+        indices = upstream.combine_sampled_and_draft_tokens(
             buffers.input_ids,
-            idx_mapping,
+            views.idx_mapping,
             states.last_sampled_tokens,
-            query_start_loc,
+            views.query_start_loc,
             buffers.seq_lens,
             states.prefill_len.gpu,
             states.draft_tokens,
-            cu_num_logits,
+            views.cu_num_logits,
             num_logits,
             num_new_sampled,
         )
         expanded = upstream.expand_idx_mapping(
-            idx_mapping, num_logits, cu_num_logits, self.runner.decode_query_len
+            views.idx_mapping,
+            num_logits,
+            views.cu_num_logits,
+            self.runner.decode_query_len,
         )
-        return logits_indices, *expanded
+        return _Logits(indices, *expanded)
 
-    def _mark_padding(self, num_tokens: int, num_tokens_padded: int) -> None:
-        from vllm import envs
-
-        if envs.VLLM_MOE_SKIP_PADDING:
-            is_padding = self.runner.input_buffers.is_padding
-            is_padding[:num_tokens].fill_(False)
-            is_padding[num_tokens:num_tokens_padded].fill_(True)
-
-    def _dcp_local_seq_lens(
-        self, num_reqs: int, num_reqs_padded: int
-    ) -> torch.Tensor | None:
+    def _dcp_local_seq_lens(self, num_reqs: int, num_reqs_padded: int) -> torch.Tensor:
         from vllm.v1.worker.gpu.cp_utils import prepare_dcp_local_seq_lens
 
         runner = self.runner
-        if not runner.use_dcp:
-            return None
         buffers = runner.input_buffers
         prepare_dcp_local_seq_lens(
             buffers.dcp_local_seq_lens,
@@ -239,9 +278,3 @@ class StepInputs:
             runner.cp_interleave,
         )
         return buffers.dcp_local_seq_lens[:num_reqs_padded]
-
-    def _prompt_lens(self, idx_mapping: torch.Tensor) -> torch.Tensor | None:
-        runner = self.runner
-        if runner.model_config.rswa_window is None:
-            return None
-        return runner.req_states.prompt_len.gpu[idx_mapping]

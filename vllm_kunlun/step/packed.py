@@ -7,6 +7,9 @@ import torch
 STEPS_IN_FLIGHT = 3
 """Host buffers taken in turn: the host may write one while a copy reads another."""
 
+VIEWS = 1024
+"""Batch shapes whose views of fixed buffers are kept: each costs a microsecond."""
+
 APPENDIX_PER_REQUEST = 16
 """Room for what a step appends; only prompts of many blocks need more."""
 

@@ -2,20 +2,21 @@
 """The layout of a batch: who is in it, in which order, with how many tokens."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from vllm_kunlun.step.packed import PackedArrays
+from vllm_kunlun.step.packed import VIEWS, PackedArrays
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.worker.gpu.states import RequestState
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Plan:
     """One step's layout, on the host, in the batch's order.
 
@@ -45,19 +46,21 @@ class FusedPlanner:
 
     def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
         n = states.max_num_reqs
-        self.states = states
+        self.row_of = states.req_id_to_index.__getitem__
         self.packed = packed
         self._inputs = torch.zeros(3, n, dtype=torch.int32)
         self._order = torch.zeros(n + 1, dtype=torch.int32)
         self._batch = torch.zeros(6, n, dtype=torch.int32)
         self._is_prefilling = torch.zeros(n, dtype=torch.bool)
-        self._computed_prefill = torch.from_numpy(states.num_computed_prefill_tokens)
-        self._computed = torch.from_numpy(states.num_computed_tokens_np)
-        self._rows, self._counts, self._drafts = self._inputs.unbind()
         self._np_inputs = self._inputs.numpy()
         self._np_order = self._order.numpy()
-        self._np_batch = self._batch.numpy()
-        self._np_is_prefilling = self._is_prefilling.numpy()
+        self._states = (
+            states.prefill_len.cpu,
+            torch.from_numpy(states.num_computed_prefill_tokens),
+            torch.from_numpy(states.num_computed_tokens_np),
+        )
+        self._call = torch.ops.vllm_kunlun.plan_step.default
+        self._views = lru_cache(maxsize=VIEWS)(self._make_views)
 
     def __call__(
         self, output: "SchedulerOutput", num_reqs_padded: int, num_new_sampled: int
@@ -66,21 +69,17 @@ class FusedPlanner:
         counts = output.num_scheduled_tokens
         drafts = output.scheduled_spec_decode_tokens
         n = len(counts)
-        rows_of = self.states.req_id_to_index.__getitem__
         inputs = self._np_inputs
-        inputs[0, :n] = np.fromiter(map(rows_of, counts), np.int32, n)
+        inputs[0, :n] = np.fromiter(map(self.row_of, counts), np.int32, n)
         inputs[1, :n] = np.fromiter(counts.values(), np.int32, n)
         if drafts:
             lengths = map(len, map(drafts.get, counts, repeat(())))
             inputs[2, :n] = np.fromiter(lengths, np.int32, n)
         host, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()
-        torch.ops.vllm_kunlun.plan_step(
-            self._rows,
-            self._counts,
-            self._drafts if drafts else None,
-            self.states.prefill_len.cpu,
-            self._computed_prefill,
-            self._computed,
+        self._call(
+            self._inputs,
+            bool(drafts),
+            *self._states,
             self._order,
             *host[:3],
             self._batch,
@@ -92,19 +91,29 @@ class FusedPlanner:
         req_ids = list(counts)
         if self._np_order[n]:
             req_ids = [req_ids[i] for i in self._np_order[:n].tolist()]
-        batch = self._np_batch
+        batch, seq_len_bound, is_prefilling = self._views(n, num_reqs_padded)
+        num_tokens, num_drafts, prefill_len, computed_prefill, computed = batch
         return Plan(
             req_ids=req_ids,
             idx_mapping=idx_mapping[:n],
             cu_num_logits=cu_num_logits[: n + 1],
             query_start_loc=query_start_loc,
-            num_tokens=batch[0, :n],
-            num_drafts=batch[1, :n] if drafts else None,
-            prefill_len=batch[2, :n],
-            computed_prefill=batch[3, :n],
-            computed=batch[4, :n],
-            seq_len_bound=self._batch[5, :num_reqs_padded],
-            is_prefilling=self._np_is_prefilling[:n],
+            num_tokens=num_tokens,
+            num_drafts=num_drafts if drafts else None,
+            prefill_len=prefill_len,
+            computed_prefill=computed_prefill,
+            computed=computed,
+            seq_len_bound=seq_len_bound,
+            is_prefilling=is_prefilling,
+        )
+
+    def _make_views(
+        self, n: int, padded: int
+    ) -> tuple[list[np.ndarray], torch.Tensor, np.ndarray]:
+        return (
+            list(self._batch[:5, :n].numpy()),
+            self._batch[5, :padded],
+            self._is_prefilling[:n].numpy(),
         )
 
 

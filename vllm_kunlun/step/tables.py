@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batched block tables: ``KUNLUN_BATCH_META``."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from vllm.v1.attention.backends.utils import PAD_SLOT_ID
 from vllm.v1.worker.gpu.block_table import BlockTables
 from vllm.v1.worker.gpu.input_batch import InputBatch
+
+from vllm_kunlun.step.packed import VIEWS
 
 
 class BatchedBlockTables(BlockTables):
@@ -24,12 +27,13 @@ class BatchedBlockTables(BlockTables):
     def __init__(self, **kwargs: Any) -> None:
         self.staged: torch.Tensor | None = None
         self.num_writes = 0
-        self._counts_changed = False
+        self._changed = False
         shape = (len(kwargs["block_sizes"]), kwargs["max_num_reqs"])
         i32 = {"dtype": torch.int32, "device": kwargs["device"]}
         self.kept_req = torch.empty(shape, **i32)
         self.kept_blocks = torch.zeros(shape, **i32)
         super().__init__(**kwargs)
+        self._views = lru_cache(maxsize=VIEWS)(self._make_views)
 
     def init_block_table_layout_tensors(self) -> None:
         """Forget what the rows show, too: their memory may be new."""
@@ -39,16 +43,17 @@ class BatchedBlockTables(BlockTables):
     def append_block_ids(self, *args: Any, **kwargs: Any) -> None:
         """Stage a request's new blocks."""
         super().append_block_ids(*args, **kwargs)
-        self._counts_changed = True
+        self._changed = True
 
     def apply_staged_writes(self) -> None:
         """Leave the writes to `prepare`."""
 
     def take_staged(self) -> np.ndarray | None:
         """Return the staged writes as i32: groups, rows, starts, sums, blocks."""
-        if self._counts_changed:
-            self.num_blocks.copy_to_uva()
-            self._counts_changed = False
+        if not self._changed:
+            return None
+        self._changed = False
+        self.num_blocks.copy_to_uva()
         counts = [len(t._staged_write_indices) for t in self.block_tables]
         self.num_writes = sum(counts)
         if self.num_writes == 0:
@@ -76,7 +81,7 @@ class BatchedBlockTables(BlockTables):
         ``[num_reqs_padded, max_num_blocks]``, and i64
         ``[num_groups, num_tokens_padded]``.
         """
-        torch.ops.vllm_kunlun.prepare_block_tables(
+        torch.ops.vllm_kunlun.prepare_block_tables.default(
             self.block_table_ptrs,
             self.input_block_table_ptrs,
             self.block_table_strides,
@@ -99,8 +104,10 @@ class BatchedBlockTables(BlockTables):
         )
         self.staged = None
         self.num_writes = 0
-        rows = batch.num_reqs_after_padding
-        return (
-            tuple(table[:rows] for table in self.input_block_tables),
-            self.slot_mappings[:, : batch.num_tokens_after_padding],
-        )
+        return self._views(batch.num_reqs_after_padding, batch.num_tokens_after_padding)
+
+    def _make_views(
+        self, rows: int, tokens: int
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        tables = tuple(table[:rows] for table in self.input_block_tables)
+        return tables, self.slot_mappings[:, :tokens]
