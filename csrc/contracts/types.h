@@ -15,12 +15,15 @@
 
 namespace vllm_kunlun {
 
-// Integers that upstream passes as i32 in one place and as i64 in another.
+// Integers that upstream passes as i32 in one place and as i64 in another. With `at`,
+// element i is the one at place at[i] of the data.
 struct IntList {
   const void* data = nullptr;
   bool is_i64 = false;
+  const int64_t* at = nullptr;
 
   int64_t operator[](int64_t i) const {
+    if (at != nullptr) i = at[i];
     return is_i64 ? static_cast<const int64_t*>(data)[i]
                   : static_cast<const int32_t*>(data)[i];
   }

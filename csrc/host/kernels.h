@@ -10,6 +10,7 @@
 #include "contracts/block_table.h"
 #include "contracts/block_verification.h"
 #include "contracts/dflash.h"
+#include "contracts/fused_logits.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
 #include "contracts/kv_zero.h"
@@ -23,6 +24,7 @@
 #include "contracts/staged_write.h"
 #include "contracts/step.h"
 #include "contracts/token_mask.h"
+#include "contracts/verify.h"
 
 namespace vllm_kunlun::host {
 
@@ -62,6 +64,10 @@ void bincount(const BinCount& a, int64_t begin, int64_t end);
 void bias(const Bias& a, int64_t begin, int64_t end);
 void bad_words(const BadWords& a, int64_t begin, int64_t end);
 void apply_grammar_bitmask(const ApplyGrammarBitmask& a, int64_t begin, int64_t end);
+
+void fused_logits(const FusedLogits& a, int64_t begin, int64_t end);
+void verify_greedy(const VerifyGreedy& a, int64_t begin, int64_t end);
+void rejection_sample(const RejectionSample& a, int64_t begin, int64_t end);
 
 void topk_log_softmax(const TopkLogSoftmax& a, int64_t begin, int64_t end);
 void ranks(const Ranks& a, int64_t begin, int64_t end);

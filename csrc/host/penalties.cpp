@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "host/kernels.h"
+#include "host/mask_parts.h"
 #include "host/simd.h"
 
 namespace vllm_kunlun::host {
@@ -47,38 +48,42 @@ void penalise_part(const Scales& s, float* logits, const int32_t* counts,
 
 }  // namespace
 
+void penalties_part(const Penalties& a, int64_t req, const Drafts& drafts,
+                    int64_t first, int64_t n, float* logits) {
+  const float repetition = a.repetition_penalty[req];
+  const Scales scales{repetition, 1.0f / repetition, a.frequency_penalty[req],
+                      a.presence_penalty[req]};
+  if (repetition == 1.0f && scales.frequency == 0.0f && scales.presence == 0.0f) {
+    return;
+  }
+  const int32_t* counts = a.output_bin_counts + req * a.output_bin_counts_stride;
+  const int32_t* mask = a.prompt_bin_mask + req * a.prompt_bin_mask_stride;
+
+  const int64_t last = first + n;
+  for (int64_t part = first; part < last; part += kPart) {
+    const int64_t size = std::min(kPart, last - part);
+    const int32_t* part_counts = counts + part;
+    int32_t with_drafts[kPart];
+    if (drafts.size > 0) {
+      std::copy_n(part_counts, size, with_drafts);
+      for (int64_t i = 0; i < drafts.size; ++i) {
+        const int64_t draft = drafts.data[i];
+        if (draft >= part && draft < part + size) ++with_drafts[draft - part];
+      }
+      part_counts = with_drafts;
+    }
+    penalise_part(scales, logits + part, part_counts, mask + part / kWord, size);
+  }
+}
+
 void penalties(const Penalties& a, int64_t begin, int64_t end) {
   for (int64_t program = begin; program < end; ++program) {
     const int64_t row = program / a.num_blocks;
-    const int64_t req = a.expanded_idx_mapping[row];
-    const float repetition = a.repetition_penalty[req];
-    const Scales scales{repetition, 1.0f / repetition, a.frequency_penalty[req],
-                        a.presence_penalty[req]};
-    if (repetition == 1.0f && scales.frequency == 0.0f && scales.presence == 0.0f) {
-      continue;
-    }
-    float* logits = a.logits + row * a.logits_stride;
-    const int32_t* counts = a.output_bin_counts + req * a.output_bin_counts_stride;
-    const int32_t* mask = a.prompt_bin_mask + req * a.prompt_bin_mask_stride;
-    const int64_t num_drafts = a.expanded_local_pos[row];
-    const int32_t* drafts = a.token_ids + row - num_drafts + 1;
-
     const int64_t first = program % a.num_blocks * a.block_size;
-    const int64_t last = std::min(first + a.block_size, a.vocab_size);
-    for (int64_t part = first; part < last; part += kPart) {
-      const int64_t n = std::min(kPart, last - part);
-      const int32_t* part_counts = counts + part;
-      int32_t with_drafts[kPart];
-      if (num_drafts > 0) {
-        std::copy_n(part_counts, n, with_drafts);
-        for (int64_t i = 0; i < num_drafts; ++i) {
-          if (drafts[i] >= part && drafts[i] < part + n)
-            ++with_drafts[drafts[i] - part];
-        }
-        part_counts = with_drafts;
-      }
-      penalise_part(scales, logits + part, part_counts, mask + part / kWord, n);
-    }
+    penalties_part(a, a.expanded_idx_mapping[row],
+                   drafts_before(a.token_ids, row, a.expanded_local_pos[row]), first,
+                   std::min(a.block_size, a.vocab_size - first),
+                   a.logits + row * a.logits_stride);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "host/kernels.h"
+#include "host/mask_parts.h"
 #include "host/simd.h"
 
 namespace vllm_kunlun::host {
@@ -13,12 +14,12 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+}  // namespace
+
 VLLM_KUNLUN_VERSIONS
 void forbid_below(float* x, float threshold, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = x[i] < threshold ? -kInfinity : x[i];
 }
-
-}  // namespace
 
 void temperature(const Temperature& a, int64_t begin, int64_t end) {
   for (int64_t program = begin; program < end; ++program) {

@@ -33,22 +33,22 @@ inline TargetLogits target_logits(const OpCheck& check, const at::Tensor& t,
 
 inline DraftLogits draft_logits(const OpCheck& check,
                                 const std::optional<at::Tensor>& t, int64_t stride_0,
-                                int64_t stride_1, int64_t vocab_size, bool needed) {
-  require(check, "draft_logits_ptr", t, needed);
+                                int64_t stride_1, int64_t vocab_size, bool needed,
+                                const char* name = "draft_logits_ptr") {
+  require(check, name, t, needed);
   if (!needed) return {};
   if (t->dim() != 3) {
-    check.fail("draft_logits_ptr", "of 3 dimensions", "of " + std::to_string(t->dim()));
+    check.fail(name, "of 3 dimensions", "of " + std::to_string(t->dim()));
   }
-  check.columns("draft_logits_ptr", *t, vocab_size);
+  check.columns(name, *t, vocab_size);
   if (t->stride(0) != stride_0) {
-    check.fail("draft_logits_ptr", "of stride " + std::to_string(stride_0),
+    check.fail(name, "of stride " + std::to_string(stride_0),
                "of stride " + std::to_string(t->stride(0)));
   }
   if (t->size(0) > 0) {
-    check.float_rows("draft_logits_ptr", t->select(0, 0), stride_1, 0);
+    check.float_rows(name, t->select(0, 0), stride_1, 0);
   }
-  return {t->const_data_ptr(), check.float_type("draft_logits_ptr", *t), stride_0,
-          stride_1};
+  return {t->const_data_ptr(), check.float_type(name, *t), stride_0, stride_1};
 }
 
 inline LogitsStats logits_stats(const OpCheck& check, const at::Tensor& target_max,

@@ -39,6 +39,19 @@ inline const int32_t* places_of_rows(const OpCheck& check, const at::Tensor& t,
   return places;
 }
 
+// Where among a batch's num_tokens tokens the inputs of `count` rows of logits stand.
+inline const int64_t* tokens_of_rows(const OpCheck& check, const at::Tensor& t,
+                                     int64_t count, int64_t num_tokens) {
+  const char* name = "logits_indices";
+  const int64_t* tokens = check.flat<const int64_t>(name, t, count);
+  if (checks_indices()) {
+    for (int64_t i = 0; i < count; ++i) {
+      check.index(name, i, tokens[i], 0, num_tokens);
+    }
+  }
+  return tokens;
+}
+
 // For each request of `rows`, the length of a list in its row of a table.
 inline const int32_t* list_lengths(const OpCheck& check, const char* name,
                                    const at::Tensor& t, const int32_t* rows,

@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING
 
 from vllm_kunlun import ops
+from vllm_kunlun.step import sampling
 from vllm_kunlun.switches import Switches
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
         prepare_attn=(
             (lambda batch: runner.block_tables.prepare(batch)) if batch_meta else None
         ),
+        sample=sampling.sample(runner, switches),
         postprocess_sampled=(
             post_update.postprocess_sampled if switches.hostvec_postupdate else None
         ),

@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From hidden states to a step's tokens, in one to two launches.
+
+Upstream copies the logits to float32, launches a kernel for each kind of parameter,
+and three to six more to sample or verify. Here one launch masks (`fused_logits`) and
+one samples (`verify_greedy`, `rejection_sample`), and what no request asks for is left
+out, the copy too. What has no fused form (top-k and top-p, logprobs, counting NaN) is
+upstream's own code, at its place between the two.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vllm_kunlun.switches import Switches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm.v1.core.sched.output import GrammarOutput
+    from vllm.v1.outputs import LogprobsTensors
+    from vllm.v1.worker.gpu.input_batch import InputBatch
+    from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
+    from vllm.v1.worker.gpu.sample.output import SamplerOutput
+    from vllm.v1.worker.gpu.sample.sampler import Sampler
+    from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
+
+    Sampled = tuple[SamplerOutput, torch.Tensor, torch.Tensor]
+    Stage = Callable[[torch.Tensor, InputBatch, GrammarOutput | None], Sampled]
+
+
+def sample(runner: "ModelRunnerV2", switches: Switches) -> "Stage | None":
+    """Return the `sample` stage of `runner`, or None where all its switches are off."""
+    if not (switches.mask_fuse or switches.gumbel_greedy or switches.rej_xpu):
+        return None
+    return FusedSampling(runner, switches)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the requests of a batch ask of their logits; known on the host."""
+
+    bias: bool
+    penalties: bool
+    bad_words: bool
+    scaled: bool
+    """Some temperature is neither 0 nor 1, or some min_p is not 0."""
+    greedy: bool
+    """Every request is greedy."""
+    top: bool
+    """Some request has top-k or top-p."""
+    logprobs: int
+    """How many logprobs are asked for at most; NO_LOGPROBS if none."""
+    token_ids: int
+    """How many logprob_token_ids."""
+
+    @property
+    def masks(self) -> bool:
+        """Whether the logits change before top-k and top-p, grammars aside."""
+        return self.bias or self.penalties or self.bad_words or self.scaled
+
+
+def wanted_by(sampler: "Sampler", requests: np.ndarray) -> Wanted:
+    """Return what the requests with these state rows, shape [num_reqs], want."""
+    states = sampler.sampling_states
+    temperature = states.temperature.np[requests]
+    is_greedy = temperature == 0.0
+    scaled = not (is_greedy | (temperature == 1.0)).all()
+    top_k = (states.top_k.np[requests] != states.vocab_size).any()
+    return Wanted(
+        bias=bool(sampler.logit_bias_state.use_logit_bias[requests].any()),
+        penalties=bool(sampler.penalties_state.use_penalty[requests].any()),
+        bad_words=bool(sampler.bad_words_state.num_bad_words.np[requests].any()),
+        scaled=bool(scaled or states.min_p.np[requests].any()),
+        greedy=bool(is_greedy.all()),
+        top=bool(top_k or (states.top_p.np[requests] != 1.0).any()),
+        logprobs=states.max_num_logprobs(requests),
+        token_ids=sampler.logprob_token_ids_state.max_num_token_ids(requests),
+    )
+
+
+def mask_rows(
+    input_batch: "InputBatch", grammar_output: "GrammarOutput"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the grammars' masks and the mask of each row of logits.
+
+    Returns:
+        int32 [num_masks, words], a bit for each token, and int32 [num_logits], the
+        row's mask or -1.
+
+    Raises:
+        RuntimeError: there are not as many masks as their requests have rows.
+    """
+    masks = grammar_output.grammar_bitmask
+    ends = input_batch.cu_num_logits_np
+    place = {req_id: i for i, req_id in enumerate(input_batch.req_ids)}
+    ids = grammar_output.structured_output_request_ids
+    requests = np.fromiter((place[i] for i in ids), np.int64, len(ids))
+    starts, counts = ends[requests], ends[requests + 1] - ends[requests]
+    firsts = np.cumsum(counts) - counts
+    numbers = np.arange(counts.sum(), dtype=np.int32)
+    if len(numbers) != len(masks):
+        raise RuntimeError(
+            f"The scheduler sent {len(masks)} grammar masks for {len(numbers)} rows of "
+            "logits: its drafts and the runner's differ."
+        )
+    rows = np.full(ends[-1], -1, dtype=np.int32)
+    rows[np.repeat(starts - firsts, counts) + numbers] = numbers
+    return masks, rows
+
+
+class FusedSampling:
+    """The `sample` stage of a V2 runner."""
+
+    def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
+        from vllm.v1.worker.gpu.sample.sampler import Sampler
+        from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
+
+        self.runner = runner
+        self.switches = switches
+        # Of model states with samplers of their own nothing is known.
+        self._known = (Sampler, RejectionSampler, type(None))
+        self._workspace = torch.empty(0, dtype=torch.uint8, device=runner.device)
+
+    def __call__(
+        self,
+        hidden_states: torch.Tensor,
+        input_batch: "InputBatch",
+        grammar_output: "GrammarOutput | None",
+    ) -> "Sampled":
+        """Do what `GPUModelRunner.sample` does."""
+        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+
+        runner = self.runner
+        sampler, verifier = runner.sampler, runner.rejection_sampler
+        has_drafts = input_batch.num_draft_tokens > 0
+        if (
+            type(sampler) not in self._known
+            or type(verifier) not in self._known
+            or (has_drafts and verifier is None)
+        ):
+            upstreams: Sampled = GPUModelRunner.sample(
+                runner, hidden_states, input_batch, grammar_output
+            )
+            return upstreams
+        assert sampler is not None
+        logits = runner.model.compute_logits(hidden_states[input_batch.logits_indices])
+        if not has_drafts:
+            verifier = None
+        wanted = wanted_by(sampler, input_batch.idx_mapping_np)
+        output = self.output(
+            logits, input_batch, grammar_output, sampler, verifier, wanted
+        )
+        assert output.num_sampled is not None
+        assert output.num_rejected is not None
+        return output, output.num_sampled, output.num_rejected
+
+    def output(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        grammar_output: "GrammarOutput | None",
+        sampler: "Sampler",
+        verifier: "RejectionSampler | None",
+        wanted: Wanted,
+    ) -> "SamplerOutput":
+        """Return the tokens of a step; `verifier` is None without drafts.
+
+        Args:
+            logits: [num_logits, vocab_size], of the model's dtype; changed in place.
+            input_batch: the batch.
+            grammar_output: grammar masks, if any.
+            sampler: the runner's.
+            verifier: the runner's, where the batch has drafts.
+            wanted: what the requests of the batch want.
+        """
+        from vllm.v1.worker.gpu.metrics.logits import get_num_nans
+        from vllm.v1.worker.gpu.sample.output import SamplerOutput
+        from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
+
+        reports = wanted.logprobs != NO_LOGPROBS or wanted.token_ids > 0
+        keeps_raw = reports and sampler.logprobs_mode == "raw_logprobs"
+        masks = None
+        if grammar_output is not None and grammar_output.structured_output_request_ids:
+            # Raw logprobs and counts of NaN are those of masked logits.
+            if self.switches.mask_fuse and not keeps_raw and not sampler.compute_nans:
+                masks = mask_rows(input_batch, grammar_output)
+            else:
+                worker = self.runner.structured_outputs_worker
+                assert worker is not None
+                worker.apply_grammar_bitmask(
+                    logits,
+                    input_batch,
+                    grammar_output.structured_output_request_ids,
+                    grammar_output.grammar_bitmask,
+                )
+        if sampler.use_flashinfer and wanted.top and verifier is None and masks is None:
+            return sampler(logits, input_batch)
+
+        num_nans = get_num_nans(logits) if sampler.compute_nans else None
+        greedy = wanted.greedy and self.switches.gumbel_greedy
+        if verifier is not None and verifier.synthetic_conditional_rates is not None:
+            greedy = False
+        processed = self.processed_logits(
+            logits,
+            input_batch,
+            sampler,
+            wanted,
+            masks,
+            keeps_raw=keeps_raw,
+            as_float=(reports and not keeps_raw)
+            or wanted.top
+            or not (greedy or self.switches.rej_xpu),
+        )
+        if greedy:
+            sampled, num_sampled, num_rejected = self.verify_greedy(
+                processed, input_batch, sampler, verifier
+            )
+        elif self.switches.rej_xpu:
+            sampled, num_sampled, num_rejected = self.rejection_sample(
+                processed, input_batch, sampler, verifier
+            )
+        else:
+            sampled, num_sampled, num_rejected = self.upstreams_sample(
+                processed, input_batch, sampler, verifier
+            )
+        logprobs = None
+        if reports:
+            logprobs = self.logprobs(
+                logits if keeps_raw else processed,
+                input_batch,
+                sampler,
+                verifier,
+                wanted,
+                sampled,
+                num_sampled,
+            )
+        return SamplerOutput(
+            sampled_token_ids=sampled,
+            logprobs_tensors=logprobs,
+            num_nans=num_nans,
+            num_sampled=num_sampled,
+            num_rejected=num_rejected,
+        )
+
+    def processed_logits(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        wanted: Wanted,
+        masks: tuple[np.ndarray, np.ndarray] | None,
+        *,
+        keeps_raw: bool,
+        as_float: bool,
+    ) -> torch.Tensor:
+        """Return the logits to sample from, float32 unless nothing changes them.
+
+        Args:
+            logits: [num_logits, vocab_size].
+            input_batch: the batch.
+            sampler: the runner's.
+            wanted: what the requests of the batch want.
+            masks: of grammars, as `mask_rows` returns them.
+            keeps_raw: `logits` must not change.
+            as_float: the result has to be float32.
+        """
+        is_float = logits.dtype == torch.float32
+        if masks is not None or (wanted.masks and self.switches.mask_fuse):
+            in_place = is_float and not keeps_raw
+            out = logits
+            if not in_place:
+                out = torch.empty_like(logits, dtype=torch.float32)
+            self.fused_logits(
+                out, None if in_place else logits, input_batch, sampler, wanted, masks
+            )
+        elif wanted.masks:
+            out = sampler.apply_sampling_params(
+                logits,
+                input_batch.expanded_idx_mapping,
+                input_batch.idx_mapping_np,
+                input_batch.positions[input_batch.logits_indices],
+                input_batch.input_ids[input_batch.logits_indices],
+                input_batch.expanded_local_pos,
+                skip_top_k_top_p=True,
+            )
+        elif (as_float and not is_float) or (wanted.top and keeps_raw):
+            out = torch.empty_like(logits, dtype=torch.float32).copy_(logits)
+        else:
+            out = logits
+        if not wanted.top:
+            return out
+        return sampler.sampling_states.apply_top_k_top_p(
+            out, input_batch.expanded_idx_mapping, input_batch.idx_mapping_np
+        )
+
+    def fused_logits(
+        self,
+        out: torch.Tensor,
+        logits: torch.Tensor | None,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        wanted: Wanted,
+        masks: tuple[np.ndarray, np.ndarray] | None,
+    ) -> None:
+        """Launch `fused_logits`: write what becomes of `logits`, or of `out`."""
+        states: dict[str, Any] = {}
+        if masks is not None:
+            bitmask, rows = (self._on_device(array) for array in masks)
+            states |= {"bitmask": bitmask, "bitmask_rows": rows}
+        if wanted.bias:
+            b = sampler.logit_bias_state
+            states |= {
+                "num_allowed_token_ids": b.num_allowed_token_ids.gpu,
+                "allowed_token_ids": b.allowed_token_ids.gpu,
+                "num_logit_bias": b.num_logit_bias.gpu,
+                "bias_token_ids": b.logit_bias_token_ids.gpu,
+                "logit_bias": b.logit_bias.gpu,
+                "min_lens": b.min_lens.gpu,
+                "num_stop_token_ids": b.num_stop_token_ids.gpu,
+                "stop_token_ids": b.stop_token_ids.gpu,
+            }
+        if wanted.penalties:
+            p = sampler.penalties_state
+            states |= {
+                "repetition_penalty": p.repetition_penalty.gpu,
+                "frequency_penalty": p.frequency_penalty.gpu,
+                "presence_penalty": p.presence_penalty.gpu,
+                "prompt_bin_mask": p.prompt_bin_mask,
+                "output_bin_counts": p.output_bin_counts,
+            }
+        if wanted.bad_words:
+            w = sampler.bad_words_state
+            requests = sampler.req_states
+            states |= {
+                "bad_word_token_ids": w.bad_word_token_ids.gpu,
+                "bad_word_offsets": w.bad_word_offsets.gpu,
+                "num_bad_words": w.num_bad_words.gpu,
+                "all_token_ids": requests.all_token_ids.gpu,
+                "prompt_len": requests.prompt_len.gpu,
+                "total_len": requests.total_len.gpu,
+            }
+        torch.ops.vllm_kunlun.fused_logits(
+            out,
+            logits,
+            input_batch.expanded_idx_mapping,
+            input_batch.expanded_local_pos,
+            input_batch.logits_indices,
+            input_batch.input_ids,
+            input_batch.positions,
+            temperature=sampler.sampling_states.temperature.gpu,
+            min_p=sampler.sampling_states.min_p.gpu,
+            **states,
+        )
+
+    def _on_device(self, array: np.ndarray) -> torch.Tensor:
+        from vllm.v1.worker.gpu.buffer_utils import async_copy_to_gpu
+
+        device = self.runner.device
+        if device.type == "cpu":
+            return torch.from_numpy(array)
+        return async_copy_to_gpu(array, device=device)
+
+    def verify_greedy(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        verifier: "RejectionSampler | None",
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Launch `verify_greedy`; return tokens and counts as `outputs` has them."""
+        drafts = self._draft_logits(verifier)
+        vocab_size = logits.shape[1]
+        if drafts is not None:
+            vocab_size = min(vocab_size, drafts.shape[-1])
+        outputs = self._outputs(input_batch, verifier)
+        torch.ops.vllm_kunlun.verify_greedy(
+            *outputs,
+            logits,
+            input_batch.input_ids,
+            input_batch.logits_indices,
+            input_batch.cu_num_logits,
+            input_batch.idx_mapping,
+            input_batch.seq_lens,
+            sampler.req_states.prefill_len.gpu,
+            vocab_size,
+        )
+        return outputs
+
+    def rejection_sample(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        verifier: "RejectionSampler | None",
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Launch `rejection_sample`; return tokens and counts."""
+        ops = torch.ops.vllm_kunlun
+        outputs = self._outputs(input_batch, verifier)
+        needed = ops.rejection_sample_workspace(
+            logits.shape[0], input_batch.num_reqs, logits.shape[1]
+        )
+        if self._workspace.numel() < needed:
+            self._workspace = self._workspace.new_empty(needed)
+        ops.rejection_sample(
+            *outputs,
+            self._workspace,
+            logits,
+            self._draft_logits(verifier),
+            input_batch.input_ids,
+            input_batch.positions,
+            input_batch.logits_indices,
+            input_batch.cu_num_logits,
+            input_batch.idx_mapping,
+            input_batch.expanded_idx_mapping,
+            input_batch.expanded_local_pos,
+            input_batch.seq_lens,
+            sampler.req_states.prefill_len.gpu,
+            sampler.sampling_states.temperature.gpu,
+            sampler.sampling_states.seeds.gpu,
+            verifier.synthetic_conditional_rates if verifier is not None else None,
+            verifier.num_speculative_steps if verifier is not None else 0,
+            sampler.use_fp64_gumbel,
+            verifier is not None and verifier.use_block_verification,
+        )
+        return outputs
+
+    def _draft_logits(self, verifier: "RejectionSampler | None") -> torch.Tensor | None:
+        if verifier is None:
+            return None
+        assert self.runner.speculator is not None
+        return self.runner.speculator.draft_logits
+
+    def _outputs(
+        self, input_batch: "InputBatch", verifier: "RejectionSampler | None"
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Make tokens int64 [num_reqs, steps + 1], counts int32 [num_reqs], blank."""
+        # New ones in each step: the last step's may still be on their way to the host.
+        steps = verifier.num_speculative_steps if verifier is not None else 0
+        n = input_batch.num_reqs
+        counts = input_batch.seq_lens.new_empty(2, n)
+        tokens = counts.new_empty(n, steps + 1, dtype=torch.int64)
+        return tokens, counts[0], counts[1]
+
+    def upstreams_sample(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        verifier: "RejectionSampler | None",
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Sample as upstream does after all that changes logits."""
+        from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
+        from vllm.v1.worker.gpu.sample.gumbel import gumbel_sample
+        from vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils import (
+            rejection_sample,
+        )
+
+        states = sampler.sampling_states
+        pos = input_batch.positions[input_batch.logits_indices]
+        if verifier is None:
+            sampled = gumbel_sample(
+                logits,
+                input_batch.expanded_idx_mapping,
+                states.temperature.gpu,
+                states.seeds.gpu,
+                pos,
+                apply_temperature=False,
+                use_fp64=sampler.use_fp64_gumbel,
+            ).view(-1, 1)
+            num_sampled = input_batch.seq_lens.new_ones(input_batch.num_reqs)
+        else:
+            sampled, num_sampled = rejection_sample(
+                logits,
+                self._draft_logits(verifier),
+                input_batch.input_ids[input_batch.logits_indices],
+                input_batch.cu_num_logits,
+                pos,
+                input_batch.idx_mapping,
+                input_batch.expanded_idx_mapping,
+                input_batch.expanded_local_pos,
+                states.temperature.gpu,
+                states.seeds.gpu,
+                verifier.num_speculative_steps,
+                verifier.synthetic_conditional_rates,
+                use_fp64=sampler.use_fp64_gumbel,
+                use_block_verification=verifier.use_block_verification,
+            )
+        num_sampled, num_rejected = get_num_sampled_and_rejected(
+            num_sampled,
+            input_batch.seq_lens,
+            input_batch.cu_num_logits,
+            input_batch.idx_mapping,
+            sampler.req_states.prefill_len.gpu,
+        )
+        return sampled, num_sampled, num_rejected
+
+    def logprobs(
+        self,
+        logits: torch.Tensor,
+        input_batch: "InputBatch",
+        sampler: "Sampler",
+        verifier: "RejectionSampler | None",
+        wanted: Wanted,
+        sampled: torch.Tensor,
+        num_sampled: torch.Tensor,
+    ) -> "LogprobsTensors | None":
+        """Return the logprobs that the batch wants, as upstream computes them."""
+        from vllm.v1.worker.gpu.sample.logprob import compute_topk_logprobs
+
+        if verifier is not None:
+            # Upstream takes the counts before requests in the middle of their prefill
+            # are set to 0; these have a token too.
+            return verifier._get_logprobs_tensors(
+                input_batch, sampled, num_sampled.clamp(min=1), logits
+            )
+        return compute_topk_logprobs(
+            logits,
+            max(wanted.logprobs, 0),
+            sampled.view(-1),
+            None,
+            logprob_token_ids_state=sampler.logprob_token_ids_state,
+            expanded_idx_mapping=input_batch.expanded_idx_mapping,
+            max_per_req_token_ids=wanted.token_ids,
+        )
