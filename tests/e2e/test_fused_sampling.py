@@ -58,7 +58,7 @@ BATCHES = {
 }
 
 
-class Launches(TorchDispatchMode):  # type: ignore[misc]
+class Launches(TorchDispatchMode):
     """Counts the launches of our ops."""
 
     def __init__(self) -> None:
