@@ -183,9 +183,12 @@ void rejection_sample(const Tensor& sampled, const Tensor& num_sampled,
             cu_num_logits, idx_mapping, seq_lens, prefill_len, vocab_size);
   const int64_t reqs = b.counts.num_reqs;
   const TargetLogits target = logits_of(check, logits, b.num_logits, vocab_size);
-  const DraftLogits draft = draft_logits(check, drafts, drafts ? drafts->stride(0) : 0,
-                                         drafts ? drafts->stride(1) : 0, vocab_size,
-                                         drafts.has_value(), "draft_logits");
+  const auto draft_stride = [&](int64_t d) {
+    return drafts && drafts->dim() == 3 ? drafts->stride(d) : 0;
+  };
+  const DraftLogits draft =
+      draft_logits(check, drafts, draft_stride(0), draft_stride(1), vocab_size,
+                   drafts.has_value(), "draft_logits");
   if (drafts && drafts->size(1) < num_speculative_steps) {
     check.fail("draft_logits",
                "of at least " + std::to_string(num_speculative_steps) + " steps",

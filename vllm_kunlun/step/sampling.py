@@ -106,7 +106,7 @@ def mask_rows(
             f"The scheduler sent {len(masks)} grammar masks for {len(numbers)} rows of "
             "logits: its drafts and the runner's differ."
         )
-    rows = np.full(ends[-1], -1, dtype=np.int32)
+    rows = np.full(ends[len(place)], -1, dtype=np.int32)
     rows[np.repeat(starts - firsts, counts) + numbers] = numbers
     return masks, rows
 
