@@ -73,6 +73,67 @@ struct PrepareDflashInputs {
   int64_t num_reqs;
 };
 
+// What a draft's KV-cache group has of its own.
+struct DraftGroup {
+  int64_t* query_slots;        // [max_num_tokens]
+  int64_t* context_slots;      // [num_tokens]
+  const int32_t* block_table;  // [num_reqs, block_table_stride]
+  int64_t block_table_stride;
+  int64_t block_size;
+};
+
+// Not upstream's: all that a drafting step takes from the target's step, in one launch.
+//
+// Written: as prepare_dflash_inputs does for each group, whose slots and block table
+// stand for those of `rows`; and the copies of the sampling state that the draft's
+// sampling reads (the target's may change while a draft still runs):
+//   out_temperature, out_seeds [0 .. max_num_reqs),
+//   out_idx_mapping [0 .. num_reqs), with -1 in [num_reqs .. max_num_reqs).
+// With skip_rejected, context rows that were rejected have slot pad_slot_id: their keys
+// and values would never be read, since query rows take over their positions.
+struct PrepareDraftInputs {
+  PrepareDflashInputs rows;  // without slots and block table
+  const DraftGroup* groups;
+  int64_t num_groups;
+  float* out_temperature;    // [max_num_reqs]
+  int64_t* out_seeds;        // [max_num_reqs]
+  int32_t* out_idx_mapping;  // [max_num_reqs]
+  const float* temperature;  // [max_num_reqs]
+  const int64_t* seeds;      // [max_num_reqs]
+  bool skip_rejected;
+};
+
+// One of the target's layers whose hidden states the draft reads.
+struct ContextSource {
+  const char* data;  // [num_tokens, row_bytes], rows stride_bytes apart
+  int64_t stride_bytes;
+  int64_t row_bytes;
+};
+
+// Not upstream's, grid (num_reqs): the context without its rejected rows.
+//
+// The rows of a request but for its num_rejected last ones, moved up so that nothing is
+// between the requests. Row t of the target's batch is written to row t less what was
+// rejected before it:
+//   features: the sources' rows side by side; out_positions; out_slots, of every group.
+// As many rows as the batch has without the rejected ones are written.
+struct GatherContext {
+  char* features;          // [num_kept, feature_bytes]
+  int64_t* out_positions;  // [num_kept]
+  int64_t* out_slots;      // [num_groups, num_kept]
+  int64_t out_slots_stride;
+  const ContextSource* sources;
+  int64_t num_sources;
+  int64_t feature_bytes;     // sum of the sources' row_bytes
+  const int64_t* positions;  // [num_tokens]
+  const int64_t* slots;      // [num_groups, num_tokens]
+  int64_t slots_stride;
+  int64_t num_groups;
+  const int32_t* query_start_loc;  // [num_reqs + 1]
+  const int32_t* num_rejected;     // [num_reqs]
+  int64_t num_reqs;
+};
+
 }  // namespace vllm_kunlun
 
 #endif  // VLLM_KUNLUN_CONTRACTS_DFLASH_H_

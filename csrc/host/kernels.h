@@ -16,6 +16,7 @@
 #include "contracts/kv_zero.h"
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
+#include "contracts/markov.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -45,6 +46,11 @@ void post_update(const PostUpdate& a, int64_t begin, int64_t end);
 void gumbel_sample(const GumbelSample& a, int64_t begin, int64_t end);
 
 void prepare_dflash_inputs(const PrepareDflashInputs& a, int64_t begin, int64_t end);
+void prepare_draft_inputs(const PrepareDraftInputs& a, int64_t begin, int64_t end);
+void gather_context(const GatherContext& a, int64_t begin, int64_t end);
+
+void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end);
+void choose_markov_draft(const MarkovArgmax& a, int64_t begin, int64_t end);
 
 void expand_idx_mapping(const ExpandIdxMapping& a, int64_t begin, int64_t end);
 

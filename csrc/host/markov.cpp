@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contracts/markov.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "host/elementary.h"
+#include "host/kernels.h"
+#include "host/simd.h"
+
+namespace vllm_kunlun::host {
+namespace {
+
+static_assert(kMarkovBlock <= kChunk);
+
+// Tokens that are looked at before asking whether one of them can be the best.
+constexpr int64_t kGroup = 64;
+
+// Independent sums of a dot product, which a vector register or two hold.
+constexpr int64_t kLanes = 32;
+
+float round_to_bfloat(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  if (std::isnan(x)) return x;
+  return bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+float round_to_half(float x) {
+  const float magnitude = std::fabs(x);
+  if (!(magnitude < 65520.0f)) {
+    return std::isnan(x) ? x : std::copysign(std::numeric_limits<float>::infinity(), x);
+  }
+  if (magnitude < 0x1p-14f) {
+    // Subnormal: a multiple of 2^-24, which is the last place of numbers around this.
+    const float shift = 0.75f;
+    return std::copysign((magnitude + shift) - shift, x);
+  }
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  return bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000);
+}
+
+float round_to(FloatType type, float x) {
+  switch (type) {
+    case FloatType::kF16:
+      return round_to_half(x);
+    case FloatType::kBF16:
+      return round_to_bfloat(x);
+    case FloatType::kF32:
+      break;
+  }
+  return x;
+}
+
+// How much rounding can add to a sum, as a part of its terms: for the type of the
+// logits and, in all of them, for an f32 accumulation of up to kChunk terms.
+float slack_of(FloatType type) {
+  switch (type) {
+    case FloatType::kF16:
+      return 0x1p-9f;
+    case FloatType::kBF16:
+      return 0x1p-6f;
+    case FloatType::kF32:
+      break;
+  }
+  return 0x1p-15f;
+}
+
+VLLM_KUNLUN_VERSIONS
+float dot(const float* a, const float* b, int64_t n) {
+  float lanes[kLanes] = {};
+  const int64_t whole = n - n % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += a[i + j] * b[i + j];
+  }
+  float sum = 0;
+  for (int64_t i = whole; i < n; ++i) sum += a[i] * b[i];
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return sum + lanes[0];
+}
+
+// The most that each biased logit can be.
+VLLM_KUNLUN_VERSIONS
+void limits(const float* base, const float* norms, float norm, float slack, int64_t n,
+            float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float bias = norm * norms[i];
+    out[i] = base[i] + bias + slack * (std::fabs(base[i]) + bias) + 0x1p-23f;
+  }
+}
+
+VLLM_KUNLUN_VERSIONS
+bool any_reaches(const float* x, float least, int64_t n) {
+  int hits = 0;
+  for (int64_t i = 0; i < n; ++i) hits |= x[i] >= least;
+  return hits != 0;
+}
+
+struct Best {
+  float logit;
+  int64_t token;
+
+  void take(float other, int64_t at) {
+    if (other > logit || (other == logit && at < token)) *this = {other, at};
+  }
+};
+
+void find_best(const MarkovArgmax& a, int64_t block, int64_t req, Best& best) {
+  const int64_t first = block * kMarkovBlock;
+  const int64_t n = std::min(kMarkovBlock, a.vocab_size - first);
+  const int64_t previous =
+      a.step == 0 ? a.anchors[req * a.anchor_stride]
+                  : a.draft_tokens[req * a.draft_tokens_stride + a.step - 1];
+  float base_buffer[kChunk];
+  float w1_buffer[kChunk];
+  float limit[kChunk];
+  const float* base =
+      as_float(a.base_logits, a.type,
+               req * a.req_stride + a.step * a.step_stride + first, n, base_buffer);
+  const float* w1 = as_float(a.w1, a.type, previous * a.rank, a.rank, w1_buffer);
+  const auto take = [&](int64_t i) {
+    float w2_buffer[kChunk];
+    const float* w2 = as_float(a.w2, a.type, (first + i) * a.rank, a.rank, w2_buffer);
+    const float bias = round_to(a.type, dot(w1, w2, a.rank));
+    best.take(round_to(a.type, base[i] + bias), first + i);
+  };
+
+  const float norm = std::sqrt(dot(w1, w1, a.rank)) * (1 + 0x1p-15f);
+  limits(base, a.w2_norms + first, norm, slack_of(a.type), n, limit);
+  // The best token is often the best one without its bias: then few others can be.
+  const int64_t likely = find_largest(base, n).index;
+  if (limit[likely] >= best.logit) take(likely);
+  for (int64_t i = 0; i < n; i += kGroup) {
+    const int64_t group_end = std::min(i + kGroup, n);
+    if (!any_reaches(limit + i, best.logit, group_end - i)) continue;
+    for (int64_t j = i; j < group_end; ++j) {
+      if (limit[j] >= best.logit) take(j);
+    }
+  }
+}
+
+}  // namespace
+
+void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  for (int64_t block = begin; block < end; ++block) {
+    for (int64_t req = 0; req < a.num_reqs; ++req) {
+      const int64_t out = block * a.num_reqs + req;
+      Best best{kLowest, std::numeric_limits<int32_t>::max()};
+      // What the blocks before have found rules out more of this one's.
+      if (block > begin) {
+        best = {a.block_max[out - a.num_reqs], a.block_argmax[out - a.num_reqs]};
+      }
+      find_best(a, block, req, best);
+      a.block_max[out] = best.logit;
+      a.block_argmax[out] = static_cast<int32_t>(best.token);
+    }
+  }
+}
+
+void choose_markov_draft(const MarkovArgmax& a, int64_t begin, int64_t end) {
+  const int64_t num_blocks = (a.vocab_size + kMarkovBlock - 1) / kMarkovBlock;
+  for (int64_t req = begin; req < end; ++req) {
+    Best best{-std::numeric_limits<float>::infinity(), 0};
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t at = block * a.num_reqs + req;
+      if (a.block_max[at] > best.logit) {
+        best = {a.block_max[at], a.block_argmax[at]};
+      }
+    }
+    const int64_t offset = a.d2t == nullptr ? 0 : a.d2t[best.token];
+    a.draft_tokens[req * a.draft_tokens_stride + a.step] = best.token + offset;
+  }
+}
+
+}  // namespace vllm_kunlun::host
