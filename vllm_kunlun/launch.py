@@ -59,7 +59,12 @@ class KunlunKernels:
         self, vllm_config: "VllmConfig", device: "torch.device"
     ) -> "BaseSpeculator | None":
         """Return our drafter for `vllm_config`, or None for upstream's."""
-        return None
+        config = vllm_config.speculative_config
+        if config is None or config.method != "dspark":
+            return None
+        from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
+
+        return FusedDSparkSpeculator(vllm_config, device, switches.current())
 
 
 def choose(flag: str, when: Launcher, otherwise: Launcher) -> Launcher:

@@ -231,7 +231,8 @@ class Context:
 
     def kept(self) -> list[int]:
         """Return the rows that are left."""
-        rows, first = [], 0
+        rows: list[int] = []
+        first = 0
         for count, rejected in self.requests:
             rows += range(first, first + count - rejected)
             first += count

@@ -17,11 +17,14 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
     from vllm.v1.worker.gpu.model_runner_v2 import FusedStages
 
+    from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
     from vllm_kunlun.step.inputs import StepInputs
     from vllm_kunlun.step.post_update import PostUpdate
     from vllm_kunlun.step.tables import BatchedBlockTables
 
     ops.load()
+    if isinstance(runner.speculator, FusedDSparkSpeculator):
+        runner.speculator.attach(runner)
     post_update = PostUpdate(runner)
     # With pipeline parallelism a batch lives on while later ones are prepared, so
     # that none of its buffers may be one that stays: upstream's stages allocate.
