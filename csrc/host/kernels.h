@@ -17,6 +17,7 @@
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
 #include "contracts/markov.h"
+#include "contracts/ngram.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -110,6 +111,9 @@ void prepare_step(const PrepareStep& a, int64_t begin, int64_t end);
 void stage_block_tables(const PrepareBlockTables& a);
 void gather_changed_blocks(const PrepareBlockTables& a, int64_t begin, int64_t end);
 void store_drafts(const StoreDrafts& a, int64_t begin, int64_t end);
+void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end);
+// One thread: what one request teaches holds for the next.
+void adapt_draft_length(const AdaptDraftLength& a);
 
 void zero_kv_blocks(const ZeroKvBlocks& a, int64_t begin, int64_t end);
 

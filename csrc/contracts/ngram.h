@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drafts from a request's own tokens, and how many of them to verify. No kernel of
+// upstream's: its V1 runner drafts on the host, with numba
+// (vllm/v1/spec_decode/ngram_proposer.py), and always as many as it finds.
+//
+// Here and below: request i of the batch has the state row idx_mapping[i] and the
+// tokens [query_start_loc[i], query_start_loc[i + 1]); T is total_len of its row. A
+// request that has sampled nothing in this step (num_sampled[i] <= 0: its prompt goes
+// on) gets no drafts. A request begins where a step computes a part of its prefill and
+// samples: whatever its row held before belongs to another request, or to its own
+// tokens before a preemption, and is dropped.
+#ifndef VLLM_KUNLUN_CONTRACTS_NGRAM_H_
+#define VLLM_KUNLUN_CONTRACTS_NGRAM_H_
+
+#include "contracts/types.h"
+
+namespace vllm_kunlun {
+
+// The step that has just been sampled, after post_update.
+struct SampledStep {
+  const int32_t* idx_mapping;      // [num_reqs]; rows are distinct
+  const int32_t* query_start_loc;  // [num_reqs + 1]
+  const int32_t* seq_lens;         // [num_reqs], computed tokens and the query
+  const int32_t* prefill_len;      // [max_num_reqs]
+  const int32_t* num_sampled;      // [num_reqs]
+  const int32_t* all_token_ids;    // [max_num_reqs, max_model_len]
+  int64_t all_token_ids_stride;
+  const int32_t* total_len;  // [max_num_reqs]; at most max_model_len
+  int64_t num_reqs;
+};
+
+// Grid (num_reqs).
+//
+// Looks for the longest suffix of the request's tokens, of min_len to max_len tokens,
+// that occurs earlier (ending before T - 1), at its most recent occurrence; the drafts
+// are the tokens that followed there. Where they reach T they go on with the drafts
+// themselves, so that a loop of any period gives num_steps drafts.
+//
+// Written, of the request's row: match_len, the suffix' length or 0; num_drafts, how
+// many drafts there are: 0 without a match, else num_steps, but never a draft at or
+// after max_model_len - 1, which could not be followed by a token; draft_tokens, those,
+// then 0 up to num_steps; without drafts the old ones stay.
+//
+// index and indexed_len keep the request's n-grams from step to step. For each length
+// there is an open-addressing hash table with linear probing: an entry is the position
+// of the last token of an n-gram's most recent occurrence, or -1; the tokens there are
+// its key. indexed_len counts the positions that have been entered: 0 .. T - 2 after a
+// launch, each once, so that a new token costs a constant, however long the request is.
+// index_size > max_model_len, so that there always is a -1. Null: all tokens are
+// searched backwards each time; the drafts are the same.
+struct NgramDraft {
+  SampledStep step;
+  int64_t* draft_tokens;  // [max_num_reqs, num_steps]
+  int64_t draft_tokens_stride;
+  int32_t* num_drafts;   // [max_num_reqs]
+  int32_t* match_len;    // [max_num_reqs]
+  int32_t* index;        // [max_num_reqs, max_len - min_len + 1, index_size] or null
+  int32_t* indexed_len;  // [max_num_reqs], null where index is
+  int64_t index_size;
+  int64_t min_len;
+  int64_t max_len;
+  int64_t num_steps;
+  int64_t max_model_len;
+};
+
+// Grid (1): the decision is the batch's.
+//
+// Learns how often drafts were right, then cuts each request's num_drafts to those that
+// are worth their verification.
+//
+// Learning. A trial is one draft of a request's, whether it was verified or not: row of
+// start, length, match length - min_len, tokens compared so far, then the num_steps
+// tokens. It is compared with what was sampled at [start, T): per place, in order, up
+// to the first that differs. Each comparison counts at its match length and place, in
+// the request's row and in the pool's, the last one:
+//   tried = decay * tried + 1,  accepted = decay * accepted + (equal ? 1 : 0),
+// with pool_decay in the pool. After the last comparison the next draft is the trial.
+//
+// Deciding. A draft is right after those before it with the chance
+//   (accepted + pool_weight * a) / (tried + pool_weight),  a = pool accepted / tried;
+// chance, the product up to a place, is that it is accepted. With B requests, v the
+// verify_cost (what one more token costs in units of a step's fixed cost) and the set S
+// of drafts verified, the next step gives E = B + sum of chances in S tokens for
+// 1 + v * R, R = B + |S|. E / (1 + v * R) is largest for S = {chance > x} at the fixed
+// point x = v * E / (1 + v * R), found by iteration from S = {} (Dinkelbach).
+// Written: num_drafts, trials, tried, accepted, chance.
+struct AdaptDraftLength {
+  SampledStep step;
+  int32_t* num_drafts;  // [max_num_reqs], read and written
+  int32_t* trials;      // [max_num_reqs, 4 + num_steps]
+  float* tried;         // [max_num_reqs + 1, num_lens, num_steps]
+  float* accepted;      // as tried
+  float* chance;        // [>= num_reqs, num_steps]
+  const int64_t* draft_tokens;
+  int64_t draft_tokens_stride;
+  const int32_t* match_len;  // [max_num_reqs]
+  int64_t min_len;
+  int64_t num_lens;
+  int64_t num_steps;
+  int64_t max_num_reqs;
+  float decay;
+  float pool_decay;
+  float pool_weight;
+  float verify_cost;
+};
+
+}  // namespace vllm_kunlun
+
+#endif  // VLLM_KUNLUN_CONTRACTS_NGRAM_H_

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contracts/ngram.h"
+
+#include <algorithm>
+
+#include "host/kernels.h"
+
+namespace vllm_kunlun::host {
+namespace {
+
+// Whether request i's row holds nothing of its own yet.
+bool begins(const SampledStep& s, int64_t i) {
+  const int64_t query_len = s.query_start_loc[i + 1] - s.query_start_loc[i];
+  return s.seq_lens[i] - query_len < s.prefill_len[s.idx_mapping[i]];
+}
+
+struct Match {
+  int64_t len = 0;
+  int64_t end = -1;  // position of its last token
+};
+
+uint32_t mix(uint32_t hash) {
+  hash = (hash ^ (hash >> 16)) * 0x7feb352dU;
+  hash = (hash ^ (hash >> 15)) * 0x846ca68bU;
+  return hash ^ (hash >> 16);
+}
+
+// A request's tokens, and the tables of its n-grams.
+class MatchIndex {
+ public:
+  MatchIndex(const NgramDraft& a, int64_t req, const int32_t* tokens)
+      : a_(a),
+        tokens_(tokens),
+        tables_(a.index + req * (a.max_len - a.min_len + 1) * a.index_size) {}
+
+  void clear() {
+    std::fill_n(tables_, (a_.max_len - a_.min_len + 1) * a_.index_size, -1);
+  }
+
+  void enter(int64_t end) {
+    for_each_length(end, [&](int64_t len, uint32_t hash) {
+      *find(end, len, hash) = static_cast<int32_t>(end);
+    });
+  }
+
+  Match longest(int64_t end) const {
+    Match match;
+    for_each_length(end, [&](int64_t len, uint32_t hash) {
+      const int32_t at = *find(end, len, hash);
+      if (at >= 0) match = {len, at};
+    });
+    return match;
+  }
+
+ private:
+  // From the shortest n-gram that ends at `end` to the longest.
+  template <class Visit>
+  void for_each_length(int64_t end, const Visit& visit) const {
+    uint32_t hash = 0;
+    for (int64_t len = 1; len <= std::min(a_.max_len, end + 1); ++len) {
+      hash = mix(hash + static_cast<uint32_t>(tokens_[end - len + 1]) + 0x9e3779b9U);
+      if (len >= a_.min_len) visit(len, hash);
+    }
+  }
+
+  // The entry of the n-gram, or the free one where it belongs.
+  int32_t* find(int64_t end, int64_t len, uint32_t hash) const {
+    int32_t* table = tables_ + (len - a_.min_len) * a_.index_size;
+    const auto size = static_cast<uint64_t>(a_.index_size);
+    auto at = static_cast<int64_t>((hash * size) >> 32);
+    const int32_t* last = tokens_ + end + 1;
+    while (table[at] >= 0 &&
+           !std::equal(last - len, last, tokens_ + table[at] + 1 - len)) {
+      if (++at == a_.index_size) at = 0;
+    }
+    return table + at;
+  }
+
+  const NgramDraft& a_;
+  const int32_t* tokens_;
+  int32_t* tables_;
+};
+
+Match search(const NgramDraft& a, const int32_t* tokens, int64_t end) {
+  Match match;
+  for (int64_t at = end - 1; at >= a.min_len - 1 && match.len < a.max_len; --at) {
+    const int64_t limit = std::min(a.max_len, at + 1);
+    int64_t len = 0;
+    while (len < limit && tokens[at - len] == tokens[end - len]) ++len;
+    if (len >= a.min_len && len > match.len) match = {len, at};
+  }
+  return match;
+}
+
+// The chance that a draft is right if those before it are.
+float acceptance(const AdaptDraftLength& a, int64_t req, int64_t cell) {
+  const int64_t cells = a.num_lens * a.num_steps;
+  const int64_t own = req * cells + cell;
+  const int64_t pool = a.max_num_reqs * cells + cell;
+  const float expected = a.tried[pool] > 0 ? a.accepted[pool] / a.tried[pool] : 0.0f;
+  const float weight = a.tried[own] + a.pool_weight;
+  return weight > 0 ? (a.accepted[own] + a.pool_weight * expected) / weight : 0.0f;
+}
+
+void count(const AdaptDraftLength& a, int64_t row, int64_t cell, float decay,
+           bool equal) {
+  const int64_t at = row * a.num_lens * a.num_steps + cell;
+  a.tried[at] = decay * a.tried[at] + 1.0f;
+  a.accepted[at] = decay * a.accepted[at] + (equal ? 1.0f : 0.0f);
+}
+
+void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
+  int32_t* row = a.trials + req * (4 + a.num_steps);
+  int32_t &start = row[0], &len = row[1], &length_class = row[2], &compared = row[3];
+  int32_t* draft = row + 4;
+  if (begins(a.step, i)) {
+    len = 0;
+    const int64_t cells = a.num_lens * a.num_steps;
+    std::fill_n(a.tried + req * cells, cells, 0.0f);
+    std::fill_n(a.accepted + req * cells, cells, 0.0f);
+  }
+  const int32_t* tokens = a.step.all_token_ids + req * a.step.all_token_ids_stride;
+  const int32_t total = a.step.total_len[req];
+  while (compared < len && start + compared < total) {
+    const bool equal = tokens[start + compared] == draft[compared];
+    const int64_t cell = length_class * a.num_steps + compared;
+    count(a, req, cell, a.decay, equal);
+    count(a, a.max_num_reqs, cell, a.pool_decay, equal);
+    compared = equal ? compared + 1 : len;
+  }
+  if (compared < len || a.num_drafts[req] == 0) return;
+  start = total;
+  len = a.num_drafts[req];
+  length_class = static_cast<int32_t>(a.match_len[req] - a.min_len);
+  compared = 0;
+  std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, len, draft);
+}
+
+// The chance above which a draft is worth its verification.
+double least_chance(const AdaptDraftLength& a, int64_t decoding) {
+  const double v = a.verify_cost;
+  double limit = v * decoding / (1 + v * decoding);
+  // Each round raises the limit; a handful reaches the fixed point.
+  for (int round = 0; round < 16; ++round) {
+    double tokens = decoding;
+    double rows = decoding;
+    for (int64_t at = 0; at < a.step.num_reqs * a.num_steps; ++at) {
+      if (a.chance[at] > limit) {
+        tokens += a.chance[at];
+        ++rows;
+      }
+    }
+    const double next = v * tokens / (1 + v * rows);
+    if (next <= limit) break;
+    limit = next;
+  }
+  return limit;
+}
+
+}  // namespace
+
+void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t req = a.step.idx_mapping[i];
+    a.num_drafts[req] = 0;
+    a.match_len[req] = 0;
+    if (a.step.num_sampled[i] <= 0) continue;
+    const int32_t* tokens = a.step.all_token_ids + req * a.step.all_token_ids_stride;
+    const int64_t total = a.step.total_len[req];
+    Match match;
+    if (a.index == nullptr) {
+      match = search(a, tokens, total - 1);
+    } else {
+      MatchIndex index(a, req, tokens);
+      if (begins(a.step, i)) {
+        index.clear();
+        a.indexed_len[req] = 0;
+      }
+      for (int64_t at = a.indexed_len[req]; at < total - 1; ++at) index.enter(at);
+      a.indexed_len[req] =
+          std::max(a.indexed_len[req], static_cast<int32_t>(total - 1));
+      match = index.longest(total - 1);
+    }
+    const int64_t num_drafts = std::min(a.num_steps, a.max_model_len - total - 1);
+    if (match.len == 0 || num_drafts <= 0) continue;
+    int64_t* drafts = a.draft_tokens + req * a.draft_tokens_stride;
+    for (int64_t k = 0; k < num_drafts; ++k) {
+      const int64_t at = match.end + 1 + k;
+      drafts[k] = at < total ? tokens[at] : drafts[at - total];
+    }
+    std::fill(drafts + num_drafts, drafts + a.num_steps, 0);
+    a.match_len[req] = static_cast<int32_t>(match.len);
+    a.num_drafts[req] = static_cast<int32_t>(num_drafts);
+  }
+}
+
+void adapt_draft_length(const AdaptDraftLength& a) {
+  int64_t decoding = 0;
+  for (int64_t i = 0; i < a.step.num_reqs; ++i) {
+    float* chance = a.chance + i * a.num_steps;
+    std::fill_n(chance, a.num_steps, 0.0f);
+    if (a.step.num_sampled[i] <= 0) continue;
+    ++decoding;
+    const int64_t req = a.step.idx_mapping[i];
+    learn(a, i, req);
+    float all_right = 1;
+    for (int64_t k = 0; k < a.num_drafts[req]; ++k) {
+      const int64_t length_class = a.match_len[req] - a.min_len;
+      all_right *= acceptance(a, req, length_class * a.num_steps + k);
+      chance[k] = all_right;
+    }
+  }
+  const double limit = least_chance(a, decoding);
+  for (int64_t i = 0; i < a.step.num_reqs; ++i) {
+    const float* chance = a.chance + i * a.num_steps;
+    int32_t& num_drafts = a.num_drafts[a.step.idx_mapping[i]];
+    const auto above = [&](float c) { return c > limit; };
+    num_drafts = static_cast<int32_t>(
+        std::find_if_not(chance, chance + num_drafts, above) - chance);
+  }
+}
+
+}  // namespace vllm_kunlun::host

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contracts/ngram.h"
+
+#include "host/kernels.h"
+#include "torch/check.h"
+#include "torch/launch.h"
+
+namespace vllm_kunlun {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<at::Tensor>;
+
+// The longest n-gram: entering a token costs so many look-ups.
+constexpr int64_t kMaxLen = 64;
+
+SampledStep sampled_step(const OpCheck& check, const Tensor& idx_mapping,
+                         const Tensor& query_start_loc, const Tensor& seq_lens,
+                         const Tensor& prefill_len, const Tensor& num_sampled,
+                         const Tensor& all_token_ids, const Tensor& total_len,
+                         int64_t max_num_reqs) {
+  const int64_t num_reqs = idx_mapping.numel();
+  check.columns("all_token_ids", all_token_ids, 1);
+  const int64_t stride = all_token_ids.stride(0);
+  return {
+      check.flat<const int32_t>("idx_mapping", idx_mapping, 0),
+      check.flat<const int32_t>("query_start_loc", query_start_loc, num_reqs + 1),
+      check.flat<const int32_t>("seq_lens", seq_lens, num_reqs),
+      check.flat<const int32_t>("prefill_len", prefill_len, max_num_reqs),
+      check.flat<const int32_t>("num_sampled", num_sampled, num_reqs),
+      check.rows<const int32_t>("all_token_ids", all_token_ids, stride, max_num_reqs),
+      stride,
+      check.flat<const int32_t>("total_len", total_len, max_num_reqs),
+      num_reqs};
+}
+
+void check_indices(const OpCheck& check, const SampledStep& s, int64_t max_num_reqs,
+                   int64_t max_model_len) {
+  for (int64_t i = 0; i < s.num_reqs; ++i) {
+    const int64_t req = s.idx_mapping[i];
+    check.index("idx_mapping", i, req, 0, max_num_reqs);
+    if (s.num_sampled[i] <= 0) continue;
+    check.index("total_len", req, s.total_len[req], 1, max_model_len + 1);
+  }
+}
+
+template <void (*kLaunch)(const NgramDraft&)>
+void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
+                 const Tensor& match_len, const OptionalTensor& index,
+                 const OptionalTensor& indexed_len, const Tensor& idx_mapping,
+                 const Tensor& query_start_loc, const Tensor& seq_lens,
+                 const Tensor& prefill_len, const Tensor& num_sampled,
+                 const Tensor& all_token_ids, const Tensor& total_len, int64_t min_len,
+                 int64_t max_len, int64_t max_model_len) {
+  const OpCheck check("ngram_draft", draft_tokens);
+  check.columns("draft_tokens", draft_tokens, 1);
+  const int64_t max_num_reqs = draft_tokens.size(0);
+  const int64_t num_steps = draft_tokens.size(1);
+  check.in_range("min_len", min_len, 1, kMaxLen + 1);
+  check.in_range("max_len", max_len, min_len, kMaxLen + 1);
+  check.columns("all_token_ids", all_token_ids, max_model_len);
+  const int64_t num_lens = max_len - min_len + 1;
+  const int64_t index_size = index ? index->size(-1) : 0;
+  if (index) check.columns("index", *index, max_model_len + 1);
+  const NgramDraft args{
+      sampled_step(check, idx_mapping, query_start_loc, seq_lens, prefill_len,
+                   num_sampled, all_token_ids, total_len, max_num_reqs),
+      check.rows<int64_t>("draft_tokens", draft_tokens, num_steps, 0),
+      num_steps,
+      check.flat<int32_t>("num_drafts", num_drafts, max_num_reqs),
+      check.flat<int32_t>("match_len", match_len, max_num_reqs),
+      check.flat<int32_t>("index", index, max_num_reqs * num_lens * index_size),
+      check.flat<int32_t>("indexed_len", indexed_len, index ? max_num_reqs : 0),
+      index_size,
+      min_len,
+      max_len,
+      num_steps,
+      max_model_len};
+  if (index && !indexed_len) check.fail("indexed_len", "given with index", "None");
+  if (checks_indices()) check_indices(check, args.step, max_num_reqs, max_model_len);
+  kLaunch(args);
+}
+
+void on_host(const NgramDraft& a) {
+  // A search touches all tokens of a request, which only the device knows.
+  const int64_t elements = a.index == nullptr ? a.max_model_len : 1024;
+  launch_on_host(host::ngram_draft, a, a.step.num_reqs, elements);
+}
+
+template <void (*kLaunch)(const AdaptDraftLength&)>
+void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
+                        const Tensor& tried, const Tensor& accepted,
+                        const Tensor& chance, const Tensor& draft_tokens,
+                        const Tensor& match_len, const Tensor& idx_mapping,
+                        const Tensor& query_start_loc, const Tensor& seq_lens,
+                        const Tensor& prefill_len, const Tensor& num_sampled,
+                        const Tensor& all_token_ids, const Tensor& total_len,
+                        int64_t min_len, int64_t num_lens, double decay,
+                        double pool_decay, double pool_weight, double verify_cost) {
+  const OpCheck check("adapt_draft_length", num_drafts);
+  check.columns("draft_tokens", draft_tokens, 1);
+  const int64_t max_num_reqs = draft_tokens.size(0);
+  const int64_t num_steps = draft_tokens.size(1);
+  check.at_least("min_len", min_len, 1);
+  check.at_least("num_lens", num_lens, 1);
+  const int64_t cells = (max_num_reqs + 1) * num_lens * num_steps;
+  const AdaptDraftLength args{
+      sampled_step(check, idx_mapping, query_start_loc, seq_lens, prefill_len,
+                   num_sampled, all_token_ids, total_len, max_num_reqs),
+      check.flat<int32_t>("num_drafts", num_drafts, max_num_reqs),
+      check.flat<int32_t>("trials", trials, max_num_reqs * (4 + num_steps)),
+      check.flat<float>("tried", tried, cells),
+      check.flat<float>("accepted", accepted, cells),
+      check.flat<float>("chance", chance, idx_mapping.numel() * num_steps),
+      check.rows<const int64_t>("draft_tokens", draft_tokens, num_steps, 0),
+      num_steps,
+      check.flat<const int32_t>("match_len", match_len, max_num_reqs),
+      min_len,
+      num_lens,
+      num_steps,
+      max_num_reqs,
+      static_cast<float>(decay),
+      static_cast<float>(pool_decay),
+      static_cast<float>(pool_weight),
+      static_cast<float>(verify_cost)};
+  if (checks_indices()) {
+    check_indices(check, args.step, max_num_reqs, all_token_ids.size(1));
+    for (int64_t i = 0; i < args.step.num_reqs; ++i) {
+      const int64_t req = args.step.idx_mapping[i];
+      check.index("num_drafts", req, args.num_drafts[req], 0, num_steps + 1);
+      if (args.num_drafts[req] == 0) continue;
+      check.index("match_len", req, args.match_len[req], min_len, min_len + num_lens);
+    }
+  }
+  kLaunch(args);
+}
+
+void on_host(const AdaptDraftLength& a) { host::adapt_draft_length(a); }
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
+  m.def(
+      "ngram_draft(Tensor(a!) draft_tokens, Tensor(b!) num_drafts, "
+      "Tensor(c!) match_len, Tensor(d!)? index, Tensor(e!)? indexed_len, "
+      "Tensor idx_mapping, Tensor query_start_loc, Tensor seq_lens, "
+      "Tensor prefill_len, Tensor num_sampled, Tensor all_token_ids, "
+      "Tensor total_len, int min_len, int max_len, int max_model_len) -> ()");
+  m.def(
+      "adapt_draft_length(Tensor(a!) num_drafts, Tensor(b!) trials, "
+      "Tensor(c!) tried, Tensor(d!) accepted, Tensor(e!) chance, "
+      "Tensor draft_tokens, Tensor match_len, Tensor idx_mapping, "
+      "Tensor query_start_loc, Tensor seq_lens, Tensor prefill_len, "
+      "Tensor num_sampled, Tensor all_token_ids, Tensor total_len, int min_len, "
+      "int num_lens, float decay, float pool_decay, float pool_weight, "
+      "float verify_cost) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
+  m.impl("ngram_draft", &ngram_draft<on_host>);
+  m.impl("adapt_draft_length", &adapt_draft_length<on_host>);
+}
+
+TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
+  m.impl("ngram_draft", nothing_to_infer());
+  m.impl("adapt_draft_length", nothing_to_infer());
+}
+
+}  // namespace vllm_kunlun
