@@ -62,6 +62,11 @@ class KunlunKernels:
         config = vllm_config.speculative_config
         if config is None or config.method != "dspark":
             return None
+        if config.drafts_from_tokens():
+            from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
+
+            keeps_index = switches.current().draft_cache
+            return NgramSpeculator(vllm_config, device, keeps_index=keeps_index)
         from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
 
         return FusedDSparkSpeculator(vllm_config, device, switches.current())

@@ -18,6 +18,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
     from vllm.v1.worker.gpu.model_runner_v2 import FusedStages
 
     from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
+    from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
     from vllm_kunlun.step.inputs import StepInputs
     from vllm_kunlun.step.post_update import PostUpdate
     from vllm_kunlun.step.tables import BatchedBlockTables
@@ -38,7 +39,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
         if output.scheduled_new_reqs:
             GPUModelRunner.add_requests(runner, output)
 
-    return FusedStages(
+    stages = FusedStages(
         make_block_tables=BatchedBlockTables if batch_meta else None,
         add_requests=add_requests if batch_meta else None,
         update_requests=inputs.update_requests if inputs and hostvec else None,
@@ -54,3 +55,6 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
             post_update.store_draft_tokens if switches.postupd3 else None
         ),
     )
+    if isinstance(runner.speculator, NgramSpeculator):
+        return runner.speculator.attach(runner, stages)
+    return stages

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DSpark without a draft model: real acceptance, and the tokens of V1."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCAB_SIZE
+from engine import GREEDY, dspark, engine, tokens
+from vllm import LLM, SamplingParams
+from vllm.platforms import current_platform
+from vllm.sampling_params import StructuredOutputsParams
+
+NUM_DRAFTS = 7
+MODEL_FREE = {"method": "dspark", "num_speculative_tokens": NUM_DRAFTS}
+MAX_TOKENS = 60
+
+
+def made_prompts() -> list[list[int]]:
+    """Make prompts that repeat themselves, and some that do not."""
+    rng = random.Random(0)
+    words = [[rng.randrange(VOCAB_SIZE) for _ in range(9)] for _ in range(12)]
+    repeated = [(words[i] * 4)[: 20 + i] for i in range(6)]
+    single = [[rng.randrange(VOCAB_SIZE)] for _ in range(3)]
+    return (
+        repeated
+        + [w[:5] for w in words[6:9]]
+        + single
+        + [[t for w in words for t in w]]
+    )
+
+
+PROMPTS = made_prompts()
+
+
+@pytest.fixture(scope="module")
+def expected(bigram_model: Path) -> list[list[int]]:
+    """Ask V1 once."""
+    with engine(bigram_model, use_v2=False) as llm:
+        return tokens(llm, PROMPTS, MAX_TOKENS)
+
+
+def counters(llm: LLM) -> dict[str, Any]:
+    """Return the engine's counters; those by position as lists."""
+    prefix = "vllm:spec_decode_"
+    return {
+        m.name.removeprefix(prefix): getattr(m, "value", getattr(m, "values", None))
+        for m in llm.get_metrics()
+    }
+
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "adaptive": {},
+    "all drafts": {"adaptive_draft_length": False},
+    "chunked prefill": {"max_num_batched_tokens": 48, "max_num_seqs": 4},
+    "preemption": {"num_gpu_blocks_override": 30, "max_num_seqs": 8},
+    "max_model_len": {"max_model_len": 128, "max_num_seqs": 5},
+    "async": {"async": True, "max_num_batched_tokens": 64},
+    "async all drafts": {"async": True, "adaptive_draft_length": False},
+}
+
+
+@pytest.fixture
+def async_scheduling(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turn it on, where the platform for CPUs always turns it off."""
+    platform = type(current_platform)
+    update = platform.check_and_update_config
+
+    def keep_async(config: Any) -> None:
+        update(config)
+        config.scheduler_config.async_scheduling = True
+
+    monkeypatch.setattr(platform, "check_and_update_config", keep_async)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_tokens_are_those_of_v1(
+    name: str,
+    bigram_model: Path,
+    expected: list[list[int]],
+    request: pytest.FixtureRequest,
+) -> None:
+    """However requests come and go, and the counters add up."""
+    options = dict(SCENARIOS[name])
+    if options.pop("async", False):
+        request.getfixturevalue("async_scheduling")
+    speculative = dict(MODEL_FREE)
+    if (adaptive := options.pop("adaptive_draft_length", None)) is not None:
+        speculative["adaptive_draft_length"] = adaptive
+    limit = options.get("max_model_len", 256)
+    prompts = [p for p in PROMPTS if len(p) < limit]
+    with engine(bigram_model, speculative_config=speculative, **options) as llm:
+        for _ in range(2):  # the second time from the prefix cache
+            result = tokens(llm, prompts, MAX_TOKENS)
+            wanted = [
+                want[: limit - len(prompt)]
+                for prompt, want in zip(PROMPTS, expected, strict=True)
+                if len(prompt) < limit
+            ]
+            assert result == wanted
+        seen = counters(llm)
+    assert seen["num_accepted_tokens"] > 100
+    assert sum(seen["num_accepted_tokens_per_pos"]) == seen["num_accepted_tokens"]
+    assert sum(seen["num_verified_tokens_per_pos"]) == seen["num_draft_tokens"]
+    assert seen["num_verified_tokens_per_pos"][0] == seen["num_drafts"]
+    every = seen["num_draft_tokens"] + seen["num_skipped_tokens"]
+    assert every % NUM_DRAFTS == 0
+    assert seen["vllm:prefix_cache_hits"] > 0
+    if name == "preemption":
+        assert seen["vllm:num_preemptions"] > 0
+    # Each token after a request's first is a step's own or an accepted draft.
+    if name in ("adaptive", "async"):
+        steps = every // NUM_DRAFTS
+        later = 2 * sum(len(w) - 1 for w in wanted)
+        assert steps + seen["num_accepted_tokens"] == later
+
+
+def test_several_outputs(bigram_model: Path, expected: list[list[int]]) -> None:
+    """Almost without temperature, all of a request's outputs are the greedy one."""
+    params = SamplingParams(
+        **{**GREEDY, "temperature": 0.01}, n=3, seed=1, max_tokens=MAX_TOKENS
+    )
+    requests: list[Any] = [{"prompt_token_ids": p} for p in PROMPTS]
+    with engine(bigram_model, speculative_config=MODEL_FREE) as llm:
+        outputs = llm.generate(requests, params, use_tqdm=False)
+        accepted = counters(llm)["num_accepted_tokens"]
+    for output, want in zip(outputs, expected, strict=True):
+        assert [list(o.token_ids) for o in output.outputs] == [want] * 3
+    assert accepted > 100
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "stop": {"stop": ["ab"], "ignore_eos": False},
+    "stop token": {"stop_token_ids": list(range(150, 200)), "ignore_eos": False},
+    "logprobs": {"logprobs": 2},
+    "penalty": {"frequency_penalty": 1.5},
+    "choice": {"structured_outputs": StructuredOutputsParams(choice=["yes", "no"])},
+    "forced": {"structured_outputs": StructuredOutputsParams(regex="(abcd){12}")},
+    "free": {"structured_outputs": StructuredOutputsParams(regex="(ab|abc|d){9,}")},
+}
+
+
+def ask(llm: LLM) -> dict[str, Any]:
+    """Ask for all kinds in one batch; return tokens, text, ranks and reasons."""
+    defaults = {"temperature": 0, "max_tokens": 48, "ignore_eos": True}
+    params = [SamplingParams(**{**defaults, **more}) for more in REQUESTS.values()]
+    outputs = llm.generate(["abab abab ab"] * len(params), params, use_tqdm=False)
+    return {
+        name: (
+            list(o.outputs[0].token_ids),
+            o.outputs[0].text,
+            o.outputs[0].finish_reason,
+            [sorted(step) for step in o.outputs[0].logprobs or []],
+        )
+        for name, o in zip(REQUESTS, outputs, strict=True)
+    }
+
+
+def test_kinds_of_requests(text_model: Path, request: pytest.FixtureRequest) -> None:
+    """Grammars, stops, logprobs and penalties, with both kinds of scheduling."""
+    with engine(text_model, use_v2=False, skip_tokenizer_init=False) as llm:
+        wanted = ask(llm)
+    for _ in range(2):
+        with engine(
+            text_model, skip_tokenizer_init=False, speculative_config=MODEL_FREE
+        ) as llm:
+            assert ask(llm) == wanted
+            assert counters(llm)["num_accepted_tokens"] > 20
+        request.getfixturevalue("async_scheduling")
+
+
+def test_search_gives_the_same(
+    bigram_model: Path, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KUNLUN_DRAFT_CACHE=0 drafts the same without an index."""
+    from vllm_kunlun import switches
+
+    seen = []
+    for value in ("0", "1"):
+        monkeypatch.setenv("KUNLUN_DRAFT_CACHE", value)
+        switches.current.cache_clear()
+        with engine(bigram_model, speculative_config=MODEL_FREE) as llm:
+            assert tokens(llm, PROMPTS, MAX_TOKENS) == expected
+            seen.append(counters(llm)["num_accepted_tokens_per_pos"])
+    switches.current.cache_clear()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (
+            {"prompt_lookup_min": 5, "prompt_lookup_max": 3},
+            "prompt_lookup_min=5 is more than prompt_lookup_max=3: lower the first or",
+        ),
+        ({"prompt_lookup_max": 65}, "prompt_lookup_max=65 is more than dspark looks"),
+        (
+            {"draft_sample_method": "probabilistic"},
+            "draft_sample_method='probabilistic' needs the probabilities of a draft",
+        ),
+    ],
+)
+def test_wrong_values(bigram_model: Path, more: dict[str, Any], sentence: str) -> None:
+    """Each is refused when the config is made."""
+    with (
+        pytest.raises(ValueError, match=sentence),
+        engine(bigram_model, speculative_config={**MODEL_FREE, **more}),
+    ):
+        pass
+
+
+def test_padded_drafts_are_not_accepted(bigram_model: Path, bigram_draft: Path) -> None:
+    """A one-token prompt that joins a batch gets one token, whatever the padding is."""
+    config = dspark(bigram_draft, draft_sample_method="probabilistic")
+    with engine(bigram_model, speculative_config=config) as llm:
+        add, step = llm.llm_engine.add_request, llm.llm_engine.step
+        running = SamplingParams(**{**GREEDY, "temperature": 1, "max_tokens": 40})
+        add("running", {"prompt_token_ids": [1, 2, 3]}, running)
+        for _ in range(3):
+            step()
+        before = counters(llm)["num_draft_tokens"]
+        # Padding is token 0, which is all that this request may say.
+        joins = SamplingParams(**GREEDY, max_tokens=12, allowed_token_ids=[0])
+        add("joins", {"prompt_token_ids": [7]}, joins)
+        first = [o for o in step() if o.request_id == "joins"]
+        assert [len(o.outputs[0].token_ids) for o in first] == [1]
+        # The other request's three drafts alone were verified.
+        assert counters(llm)["num_draft_tokens"] == before + 3
+        while llm.llm_engine.has_unfinished_requests():
+            step()
+
+
+def test_rows_without_a_draft() -> None:
+    """What is verified is -1 behind a request's drafts and throughout a padded row."""
+    from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
+
+    sampler = RejectionSampler.__new__(RejectionSampler)
+    state = SimpleNamespace(num_drafts=torch.tensor([9, 1, 2], dtype=torch.int32))
+    sampler.sampler = SimpleNamespace(req_states=state)
+    batch: Any = SimpleNamespace(
+        input_ids=torch.arange(100, 109, dtype=torch.int32),
+        logits_indices=torch.arange(9),
+        expanded_idx_mapping=torch.tensor([2, 2, 2, 1, 1, 1, 0, 0, 0]),
+        expanded_local_pos=torch.tensor([0, 1, 2] * 3),
+        is_prefilling_np=np.array([False, False, True]),
+        num_draft_tokens_per_req=np.array([2, 2, 2]),
+        cu_num_logits_np=np.array([0, 3, 6, 9]),
+    )
+    rows = sampler.drafts_to_verify(batch).tolist()
+    assert rows == [100, 101, 102, 103, 104, -1, 106, -1, -1]
+    state.num_drafts = None
+    rows = sampler.drafts_to_verify(batch).tolist()
+    assert rows == [100, 101, 102, 103, 104, 105, 106, -1, -1]
+    assert batch.input_ids.tolist() == list(range(100, 109))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DSpark without a draft model: drafts from a request's own tokens."""

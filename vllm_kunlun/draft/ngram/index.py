@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of drafting from tokens, all of it at fixed addresses."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class MatchIndex:
+    """Each request's n-grams by where they occurred last; `ngram_draft` fills it.
+
+    Attributes:
+        entries: [max_num_reqs, num_lens, size], int32.
+        indexed_len: [max_num_reqs], int32, how many positions have been entered.
+    """
+
+    entries: torch.Tensor
+    indexed_len: torch.Tensor
+
+    @staticmethod
+    def make(
+        max_num_reqs: int, max_model_len: int, num_lens: int, device: torch.device
+    ) -> "MatchIndex":
+        """Make an empty index whose tables are full to two thirds at most."""
+        shape = (max_num_reqs, num_lens, max_model_len * 3 // 2 + 1)
+        return MatchIndex(
+            torch.empty(shape, dtype=torch.int32, device=device),
+            torch.zeros(max_num_reqs, dtype=torch.int32, device=device),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole index."""
+        return int(self.entries.nbytes + self.indexed_len.nbytes)
+
+
+# How likely the first draft after a match of this many tokens is right, and each
+# draft after one that was; a longer match counts as the longest here.
+_FIRST = {1: 0.2, 2: 0.4, 3: 0.55, 4: 0.7}
+_NEXT = {1: 0.6, 2: 0.7, 3: 0.8, 4: 0.85}
+_PRIOR_WEIGHT = 20.0
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How often drafts were right; `adapt_draft_length` keeps it.
+
+    Attributes:
+        trials: [max_num_reqs, 4 + num_steps], int32, a draft of each request's that is
+            being compared with what comes.
+        tried: [max_num_reqs + 1, num_lens, num_steps], float32, fading counts of
+            comparisons by match length and place; the last row is all requests'.
+        accepted: the same, of those that were right.
+        chance: [max_num_reqs, num_steps], float32, that a draft is accepted.
+    """
+
+    trials: torch.Tensor
+    tried: torch.Tensor
+    accepted: torch.Tensor
+    chance: torch.Tensor
+
+    @staticmethod
+    def make(
+        max_num_reqs: int, lengths: range, num_steps: int, device: torch.device
+    ) -> "Acceptance":
+        """Make counts that know nothing of a request, and priors of all."""
+        shape = (max_num_reqs + 1, len(lengths), num_steps)
+        tried = torch.zeros(shape, device=device)
+        accepted = torch.zeros(shape, device=device)
+        tried[-1] = _PRIOR_WEIGHT
+        for row, length in enumerate(min(n, max(_FIRST)) for n in lengths):
+            accepted[-1, row, 0] = _PRIOR_WEIGHT * _FIRST[length]
+            accepted[-1, row, 1:] = _PRIOR_WEIGHT * _NEXT[length]
+        return Acceptance(
+            torch.zeros(max_num_reqs, 4 + num_steps, dtype=torch.int32, device=device),
+            tried,
+            accepted,
+            torch.zeros(max_num_reqs, num_steps, device=device),
+        )

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host knows of the drafts' number, and what it tells the scheduler."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.worker.gpu.async_utils import async_copy_to_np
+from vllm.v1.worker.gpu.spec_decode.utils import DraftTokensHandler
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.worker.gpu.input_batch import InputBatch
+
+
+class DraftLengths(DraftTokensHandler):  # type: ignore[misc]
+    """Hands over as many drafts of each request as there are.
+
+    Without async scheduling the scheduler asks for them after each step and schedules
+    just those. With it, it has scheduled `num_speculative_tokens` for each request
+    before: `trim` takes out what is known to be missing, without waiting.
+    """
+
+    def __init__(self, device: torch.device, num_drafts: torch.Tensor) -> None:
+        super().__init__(device)
+        self.num_drafts = num_drafts
+        self._lengths = np.empty(0, np.int32)
+        self._copied = torch.cuda.Event(blocking=True)
+        self._known: dict[str, int] = {}
+
+    def set_draft_tokens(
+        self, input_batch: "InputBatch", draft_tokens: torch.Tensor
+    ) -> None:
+        """Take over a batch's drafts.
+
+        Args:
+            input_batch: the batch.
+            draft_tokens: [max_num_reqs, num_steps], int64, by state row.
+        """
+        if input_batch.has_structured_output_reqs:
+            draft_tokens = draft_tokens[input_batch.idx_mapping]
+        super().set_draft_tokens(input_batch, draft_tokens)
+        lengths = self.num_drafts[input_batch.idx_mapping]
+        self.copy_stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.copy_stream):
+            self._lengths = async_copy_to_np(lengths)
+            lengths.record_stream(self.copy_stream)
+            self._copied.record()
+
+    def get_draft_tokens(self) -> DraftTokenIds:
+        """Return the drafts, -1 for each where nobody looks at the tokens."""
+        drafts = super().get_draft_tokens()
+        self._copied.synchronize()
+        for tokens, length in zip(
+            drafts.draft_token_ids, self._lengths.tolist(), strict=True
+        ):
+            del tokens[length:]
+        return drafts
+
+    def count(self, input_batch: "InputBatch") -> Callable[[], dict[str, int]]:
+        """Return what counts the verified drafts of a batch once it is done."""
+        scheduled = input_batch.num_draft_tokens_per_req
+        assert scheduled is not None
+        req_ids, copied = input_batch.req_ids, self._copied
+        had_ids, had_lengths = self.req_ids, self._lengths
+
+        def counts() -> dict[str, int]:
+            copied.synchronize()
+            had = dict(zip(had_ids, had_lengths.tolist(), strict=True))
+            return {
+                req_id: min(int(n), had.get(req_id, 0))
+                for req_id, n in zip(req_ids, scheduled, strict=True)
+            }
+
+        return counts
+
+    def trim(self, scheduler_output: "SchedulerOutput") -> "SchedulerOutput":
+        """Return `scheduler_output` without the drafts that are known to be missing.
+
+        The scheduler's own object stays as it is: it takes the tokens that a request
+        did not get for rejected ones, so that its counts come out right.
+        """
+        scheduled = scheduler_output.scheduled_spec_decode_tokens
+        # The grammar's masks are made for the rows that the scheduler has in mind.
+        if not scheduled or scheduler_output.has_structured_output_requests:
+            return scheduler_output
+        if self._copied.query():
+            # Else the lengths of the step before are the best that is known.
+            self._known = dict(zip(self.req_ids, self._lengths.tolist(), strict=True))
+        num_tokens = dict(scheduler_output.num_scheduled_tokens)
+        kept: dict[str, list[int]] = {}
+        for req_id, drafts in scheduled.items():
+            length = min(len(drafts), self._known.get(req_id, 0))
+            num_tokens[req_id] -= len(drafts) - length
+            if length:
+                kept[req_id] = drafts[:length]
+        return replace(
+            scheduler_output,
+            scheduled_spec_decode_tokens=kept,
+            num_scheduled_tokens=num_tokens,
+            total_num_scheduled_tokens=sum(num_tokens.values()),
+        )

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The V2 runner's drafter where `method: dspark` names no draft model."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.logger import init_logger
+from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
+
+from vllm_kunlun import ops
+from vllm_kunlun.draft.ngram.index import Acceptance, MatchIndex
+from vllm_kunlun.draft.ngram.lengths import DraftLengths
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.config.compilation import CUDAGraphMode
+    from vllm.v1.worker.gpu.input_batch import InputBatch
+    from vllm.v1.worker.gpu.model_runner_v2 import FusedStages, ModelRunnerV2
+    from vllm.v1.worker.gpu.states import RequestState
+
+logger = init_logger(f"vllm.{__name__}")
+
+# How fast what a draft's comparison taught is forgotten: by the request's next ones,
+# and by all requests'. And how many comparisons of its own make a request count as
+# much as all others together.
+DECAY = 0.9
+POOL_DECAY = 0.99
+POOL_WEIGHT = 2.0
+
+
+class NgramSpeculator(BaseSpeculator):  # type: ignore[misc]
+    """Drafts what followed the last occurrence of a request's latest tokens.
+
+    It reads the runner's own token state and writes the runner's own draft tokens: two
+    launches per step, of which the second one settles how many drafts are verified.
+    """
+
+    supports_mm_inputs = False
+    # Drafts are certain: verification takes them for one-hot distributions.
+    draft_logits: torch.Tensor | None = None
+
+    def __init__(
+        self, vllm_config: "VllmConfig", device: torch.device, *, keeps_index: bool
+    ) -> None:
+        """Allocate all that drafting needs.
+
+        Args:
+            vllm_config: with a speculative config that drafts from tokens.
+            device: of the runner.
+            keeps_index: whether n-grams are indexed, or searched for in each step.
+        """
+        config = vllm_config.speculative_config
+        assert config is not None
+        assert config.prompt_lookup_min is not None
+        assert config.prompt_lookup_max is not None
+        self._lengths = range(config.prompt_lookup_min, config.prompt_lookup_max + 1)
+        max_num_reqs = vllm_config.scheduler_config.max_num_seqs
+        num_steps = config.num_speculative_tokens
+        self._is_async = bool(vllm_config.scheduler_config.async_scheduling)
+        self._verify_cost = config.draft_verify_cost
+        self._num_drafts = torch.zeros(max_num_reqs, dtype=torch.int32, device=device)
+        self._match_len = torch.zeros_like(self._num_drafts)
+        self._handover = DraftLengths(device, self._num_drafts)
+        self._index: MatchIndex | None = None
+        if keeps_index:
+            self._index = MatchIndex.make(
+                max_num_reqs,
+                vllm_config.model_config.max_model_len,
+                len(self._lengths),
+                device,
+            )
+        self._acceptance: Acceptance | None = None
+        if config.adaptive_draft_length:
+            self._acceptance = Acceptance.make(
+                max_num_reqs, self._lengths, num_steps, device
+            )
+        ops.load()
+        logger.info_once(
+            "DSpark drafts from each request's own tokens: the %s matches of the "
+            "last %d to %d tokens (%.1f MiB of index), %s %d drafts.",
+            "indexed" if keeps_index else "searched",
+            config.prompt_lookup_min,
+            config.prompt_lookup_max,
+            self._index.nbytes / 2**20 if self._index is not None else 0.0,
+            "up to" if config.adaptive_draft_length else "always",
+            num_steps,
+        )
+
+    def attach(self, runner: "ModelRunnerV2", stages: "FusedStages") -> "FusedStages":
+        """Take the runner's request state; return `stages` with those of drafting."""
+        self._state: RequestState = runner.req_states
+        runner.draft_tokens_handler = self._handover
+        stages = replace(stages, store_draft_tokens=self._handover.set_draft_tokens)
+        if not self._is_async:
+            return stages
+        # Rows without a draft may still be verified where it is not known in time.
+        self._state.num_drafts = self._num_drafts
+        return replace(
+            stages,
+            trim_drafts=self._handover.trim,
+            count_drafts=self._handover.count,
+        )
+
+    def init_cudagraph_manager(self, cudagraph_mode: "CUDAGraphMode") -> None:
+        """Do nothing: there is no model to capture."""
+
+    def capture(self, attn_states: Any) -> None:
+        """Do nothing: there is no model to capture."""
+
+    def propose(
+        self,
+        input_batch: "InputBatch",
+        attn_metadata: Any = None,
+        slot_mappings: Any = None,
+        last_hidden_states: Any = None,
+        aux_hidden_states: Any = None,
+        num_sampled: torch.Tensor | None = None,
+        *args: Any,
+        dummy_run: bool = False,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Draft for the batch, after its sampled tokens have been stored.
+
+        Args:
+            input_batch: the batch that has just been sampled.
+            attn_metadata: unused, as all that concerns a draft model.
+            slot_mappings: unused.
+            last_hidden_states: unused.
+            aux_hidden_states: unused.
+            num_sampled: [num_reqs], int32.
+            *args: unused.
+            dummy_run: whether there are no requests, only shapes.
+            **kwargs: unused.
+
+        Returns:
+            [max_num_reqs, num_steps], int64: the runner's draft tokens, by state row.
+        """
+        state = self._state
+        if dummy_run:
+            return state.draft_tokens
+        step = (
+            input_batch.idx_mapping,
+            input_batch.query_start_loc,
+            input_batch.seq_lens,
+            state.prefill_len.gpu,
+            num_sampled,
+            state.all_token_ids.gpu,
+            state.total_len.gpu,
+        )
+        index = self._index
+        torch.ops.vllm_kunlun.ngram_draft(
+            state.draft_tokens,
+            self._num_drafts,
+            self._match_len,
+            index.entries if index is not None else None,
+            index.indexed_len if index is not None else None,
+            *step,
+            self._lengths[0],
+            self._lengths[-1],
+            state.max_model_len,
+        )
+        if self._acceptance is not None:
+            torch.ops.vllm_kunlun.adapt_draft_length(
+                self._num_drafts,
+                self._acceptance.trials,
+                self._acceptance.tried,
+                self._acceptance.accepted,
+                self._acceptance.chance,
+                state.draft_tokens,
+                self._match_len,
+                *step,
+                self._lengths[0],
+                len(self._lengths),
+                DECAY,
+                POOL_DECAY,
+                POOL_WEIGHT,
+                self._verify_cost,
+            )
+        return state.draft_tokens
