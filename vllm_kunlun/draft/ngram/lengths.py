@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vllm.v1.worker.gpu.input_batch import InputBatch
 
 
-class DraftLengths(DraftTokensHandler):  # type: ignore[misc]
+class DraftLengths(DraftTokensHandler):
     """Hands over as many drafts of each request as there are.
 
     Without async scheduling the scheduler asks for them after each step and schedules

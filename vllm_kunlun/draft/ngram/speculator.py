@@ -29,7 +29,7 @@ POOL_DECAY = 0.99
 POOL_WEIGHT = 2.0
 
 
-class NgramSpeculator(BaseSpeculator):  # type: ignore[misc]
+class NgramSpeculator(BaseSpeculator):
     """Drafts what followed the last occurrence of a request's latest tokens.
 
     It reads the runner's own token state and writes the runner's own draft tokens: two
