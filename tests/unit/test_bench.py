@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from vllm_kunlun.bench.kernels import report, timing
 from vllm_kunlun.bench.kernels.case import Case, Cell, Size
 from vllm_kunlun.bench.kernels.cases import CASES
-from vllm_kunlun.bench.kernels.command import parse_sizes
 from vllm_kunlun.bench.kernels.timing import Row, measure
+from vllm_kunlun.bench.options import parse_sizes
 from vllm_kunlun.cli import app
 from vllm_kunlun.kernels import KERNELS
 

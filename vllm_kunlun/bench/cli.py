@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands ``vllm-kunlun bench ...``."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,16 @@ from rich.console import Console
 
 app = typer.Typer(no_args_is_help=True, help="Measure how fast it is here.")
 console = Console()
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Print what went wrong in a sentence, and exit with 1."""
+    try:
+        yield
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        console.print(str(error), style="red", soft_wrap=True)
+        raise typer.Exit(1) from error
 
 
 @app.command()
@@ -37,7 +49,7 @@ def kernels(
 
     if quick:
         requests, vocabulary, seconds = "1,32", "32k", 0.05
-    try:
+    with exit_codes():
         complete = bench_kernels(
             console,
             chosen=kernel or [],
@@ -48,8 +60,68 @@ def kernels(
             json=json,
             markdown=markdown,
         )
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        console.print(str(error), style="red", soft_wrap=True)
-        raise typer.Exit(1) from error
+    if not complete:
+        raise typer.Exit(130)
+
+
+@app.command()
+def step(
+    requests: Annotated[
+        str, typer.Option(help="Numbers of requests.")
+    ] = "1,8,32,128,256,512",
+    drafts: Annotated[str, typer.Option(help="Drafts per request, 0 to 15.")] = "0,7",
+    groups: Annotated[str, typer.Option(help="KV cache groups, 1 to 4.")] = "1",
+    vocabulary: Annotated[
+        str, typer.Option(help="Size of the null model's vocabulary.")
+    ] = "128",
+    sampling: Annotated[
+        str, typer.Option(help="greedy, seeded or masked (penalties, biases).")
+    ] = "greedy",
+    turnover: Annotated[
+        int, typer.Option(help="Requests that end and enter in each step.")
+    ] = 0,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this column and 'off'; may be given again."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Time for each shape.")] = 5,
+    threads: Annotated[int, typer.Option(help="Threads of torch and of ours.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="1 and 32 requests, 7 drafts, 1 s each.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="xpu: estimate what the counts cost there.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(help="A cost of that estimate, such as launch=5."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the times there.")] = None,
+) -> None:
+    """Measure the V2 runner's control plane without a model, switches on and off."""
+    from vllm_kunlun.bench.step.command import Options, bench_step
+
+    if quick:
+        requests, drafts, seconds = "1,32", "7", 1
+    options = Options(
+        requests=requests,
+        drafts=drafts,
+        groups=groups,
+        vocabulary=vocabulary,
+        sampling=sampling,
+        turnover=turnover,
+        columns=column or [],
+        seconds=seconds,
+        threads=threads,
+        model=model,
+        costs=cost or [],
+        json=json,
+        markdown=markdown,
+        plot=plot,
+    )
+    with exit_codes():
+        complete = bench_step(console, options)
     if not complete:
         raise typer.Exit(130)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``vllm-kunlun bench kernels`` does with its options."""
 
-import math
 from pathlib import Path
 
 import torch
@@ -11,6 +10,8 @@ from vllm_kunlun import ops
 from vllm_kunlun.bench.kernels import report
 from vllm_kunlun.bench.kernels.cases import cases_named
 from vllm_kunlun.bench.kernels.run import Plan, run
+from vllm_kunlun.bench.options import check_seconds, check_threads, parse_sizes
+from vllm_kunlun.bench.output import check_target, write
 
 
 def bench_kernels(
@@ -32,10 +33,8 @@ def bench_kernels(
         RuntimeError: ours and a baseline do not agree.
         ValueError: an option is bad.
     """
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"--seconds must be above 0, but is {seconds:g}.")
-    if threads is not None and threads < 1:
-        raise ValueError(f"--threads must be 1 or more, but is {threads}.")
+    check_seconds(seconds)
+    check_threads(threads)
     plan = Plan(
         cases=cases_named(chosen),
         requests=parse_sizes("--requests", requests),
@@ -44,7 +43,7 @@ def bench_kernels(
     )
     for path in (json, markdown):
         if path is not None:
-            report.check_target(path)
+            check_target(path)
     ops.load()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -58,27 +57,7 @@ def bench_kernels(
         )
         return False
     if json is not None:
-        report.write(json, report.as_json(rows))
+        write(json, report.as_json(rows))
     if markdown is not None:
-        report.write(markdown, report.as_markdown(rows, "Kernels against torch"))
+        write(markdown, report.as_markdown(rows, "Kernels against torch"))
     return True
-
-
-def parse_sizes(option: str, text: str) -> list[int]:
-    """Return sizes such as ``8,32`` or ``32k`` as numbers.
-
-    Raises:
-        ValueError: one is not a whole number from 1 on.
-    """
-    sizes = []
-    for part in text.split(","):
-        digits = part.strip()
-        scale = 1024 if digits.endswith("k") else 1
-        digits = digits.removesuffix("k")
-        if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
-            raise ValueError(
-                f"{option} must be whole numbers from 1 on, separated by commas, such "
-                f"as 8,32 or 32k, but is {text!r}."
-            )
-        sizes.append(int(digits) * scale)
-    return sizes

@@ -2,17 +2,14 @@
 """The findings as a table, as JSON and as Markdown."""
 
 import json
-import os
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-import torch
 from rich.table import Table
 
 from vllm_kunlun.bench.kernels.timing import Row
+from vllm_kunlun.bench.output import environment, markdown, number
 
 HEADINGS = (
     "kernel",
@@ -24,15 +21,6 @@ HEADINGS = (
     "pass, µs",
     "ours / pass",
 )
-
-
-def environment() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    return {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }
 
 
 def as_table(rows: Iterable[Row]) -> Table:
@@ -53,7 +41,7 @@ def as_markdown(rows: list[Row], title: str) -> str:
         "",
         f"torch {seen['torch']}, {seen['threads']} threads, {seen['cpu_capability']}.",
         "",
-        *_markdown(
+        *markdown(
             (
                 "kernel",
                 "least torch / ours",
@@ -63,9 +51,9 @@ def as_markdown(rows: list[Row], title: str) -> str:
             summary(rows),
         ),
         "",
-        *_markdown(HEADINGS, (_cells(row) for row in rows)),
+        *markdown(HEADINGS, (_cells(row) for row in rows)),
         "",
-        *_markdown(
+        *markdown(
             ("kernel", "the torch code"),
             dict.fromkeys((row.kernel, row.baseline) for row in rows),
             rest="---",
@@ -93,36 +81,12 @@ def summary(rows: Iterable[Row]) -> list[tuple[str, ...]]:
         lines.append(
             (
                 kernel,
-                _number(min(ratios)),
-                _number(statistics.median(ratios)),
-                _number(statistics.median(passes) if passes else None),
+                number(min(ratios)),
+                number(statistics.median(ratios)),
+                number(statistics.median(passes) if passes else None),
             )
         )
     return lines
-
-
-def check_target(path: Path) -> None:
-    """Find out before the work whether a report can be written.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the name of a file.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{path} is in no existing folder: make the folder first.")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise ValueError(f"{path} cannot be written: its folder is read-only.")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a report in one piece."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -131,20 +95,4 @@ def _cells(row: Row) -> tuple[str, ...]:
     if row.skipped is not None:
         return (*size, row.skipped, "-", "-", "-", "-")
     figures = (row.ours, row.torch, row.ratio, row.memory_pass, row.passes)
-    return (*size, *(_number(figure) for figure in figures))
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _markdown(
-    headings: tuple[str, ...], lines: Iterable[tuple[str, ...]], rest: str = "---:"
-) -> Iterable[str]:
-    """Yield a table; `rest` aligns all columns but the first."""
-    yield "| " + " | ".join(headings) + " |"
-    yield "|".join(["", "---", *[rest] * (len(headings) - 1), ""])
-    for line in lines:
-        yield "| " + " | ".join(line) + " |"
+    return (*size, *(number(figure) for figure in figures))

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots, where matplotlib is installed."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+FORMATS = ("pdf", "png", "svg")
+
+
+def check_plot(path: Path) -> None:
+    """Find out before the work whether a plot can be drawn.
+
+    Raises:
+        ImportError: there is no matplotlib.
+        ValueError: the file is of no kind that can be written.
+    """
+    if path.suffix.removeprefix(".") not in FORMATS:
+        raise ValueError(
+            f"--plot must end in {', '.join('.' + f for f in FORMATS)}, but is {path}."
+        )
+    if find_spec("matplotlib") is None:
+        raise ImportError(
+            "--plot needs matplotlib, which is not installed: run pip install "
+            "'vllm-kunlun[bench]', or leave --plot out."
+        )
+
+
+def axes(number: int) -> tuple[Any, Sequence[Any]]:
+    """Return a figure with so many panes side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5 * number, 4.5), layout="constrained")
+    return figure, figure.subplots(1, number, squeeze=False)[0]
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure in one piece."""
+    part = path.with_name(f"{path.stem}.part{path.suffix}")
+    try:
+        figure.savefig(part, dpi=150)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

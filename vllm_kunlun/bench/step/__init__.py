@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner's control plane without a model: ``vllm-kunlun bench step``."""
