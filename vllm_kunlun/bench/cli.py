@@ -125,3 +125,67 @@ def step(
         complete = bench_step(console, options)
     if not complete:
         raise typer.Exit(130)
+
+
+@app.command()
+def spec(
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of the target; SmolLM2-135M if not.")
+    ] = None,
+    draft: Annotated[
+        Path | None, typer.Option(help="A DSpark checkpoint; random weights if not.")
+    ] = None,
+    way: Annotated[
+        list[str] | None, typer.Option(help="Only this way; may be given again.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="Only this text; may be given again.")
+    ] = None,
+    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    drafts: Annotated[int, typer.Option(help="Drafts per step, 1 to 15.")] = 7,
+    lookup: Annotated[
+        str, typer.Option(help="Shortest and longest match of n-gram drafters.")
+    ] = "2,4",
+    tokens: Annotated[int, typer.Option(help="New tokens per request.")] = 128,
+    rounds: Annotated[int, typer.Option(help="Times that each way is measured.")] = 3,
+    acceptance: Annotated[
+        str, typer.Option(help="Acceptances to force, 0 to 1; empty for none.")
+    ] = "0,0.25,0.5,0.75,1",
+    dtype: Annotated[str, typer.Option(help="As vLLM's.")] = "bfloat16",
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Let vLLM compile the model.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="4 ways, 2 texts, 1 and 8 requests, one round."),
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures there.")] = None,
+) -> None:
+    """Measure what speculation brings: V1 and V2, n-gram and DSpark drafts."""
+    from vllm_kunlun.bench.spec.command import Options, bench_spec
+
+    if quick:
+        way = way or ["V1", "V1 + ngram", "V2", "V2 + dspark n-gram"]
+        text = text or ["code edit", "open chat"]
+        concurrency, tokens, rounds, acceptance = "1,8", 32, 1, ""
+    options = Options(
+        model=model,
+        draft=draft,
+        ways=way or [],
+        texts=text or [],
+        concurrency=concurrency,
+        drafts=drafts,
+        lookup=lookup,
+        max_tokens=tokens,
+        rounds=rounds,
+        rates=acceptance,
+        dtype=dtype,
+        compiled=compiled,
+        json=json,
+        markdown=markdown,
+        plot=plot,
+    )
+    with exit_codes():
+        bench_spec(console, options)

@@ -6,8 +6,9 @@ the host: those made of numpy arrays or on ``"cpu"`` by name, and what is comput
 them alone. Code for a device passes it as a `torch.device`, which tells the two apart.
 """
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
+from vllm.utils import torch_utils
 from vllm.v1.worker.gpu.buffer_utils import UvaBufferPool
 
 from vllm_kunlun.bench.step.stopwatch import Stopwatch
@@ -112,14 +114,31 @@ class Recorder:
             self.now.uva_bytes += written.numel() * written.element_size()
             return self.put_on_host(written)
 
-        with (
-            patch.object(
-                torch, "from_numpy", lambda array: self.put_on_host(from_numpy(array))
-            ),
-            patch.object(UvaBufferPool, "copy_to_uva", copy_to_uva_counted),
-            _Dispatches(self),
-            _Calls(self),
-        ):
+        def send_counted(*arguments: Any, **keywords: Any) -> torch.Tensor:
+            sent = _copy(send(*arguments, **keywords))
+            self.copied(sent)
+            return sent
+
+        with ExitStack() as stack:
+            stack.enter_context(
+                patch.object(
+                    torch,
+                    "from_numpy",
+                    lambda array: self.put_on_host(from_numpy(array)),
+                )
+            )
+            stack.enter_context(
+                patch.object(UvaBufferPool, "copy_to_uva", copy_to_uva_counted)
+            )
+            # On a CPU it is a function that copies nothing, known by name to many.
+            send = torch_utils.async_tensor_h2d
+            for module in list(sys.modules.values()):
+                if vars(module).get("async_tensor_h2d") is send:
+                    stack.enter_context(
+                        patch.object(module, "async_tensor_h2d", send_counted)
+                    )
+            stack.enter_context(_Dispatches(self))
+            stack.enter_context(_Calls(self))
             yield
 
 

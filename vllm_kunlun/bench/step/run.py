@@ -5,8 +5,8 @@ import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,8 +140,8 @@ def measure(
         for row in rows:
             row.skipped = reason
         return rows
-    with tempfile.TemporaryDirectory() as folder:
-        lanes = []
+    lanes = []
+    with tempfile.TemporaryDirectory() as folder, _cheap_collections():
         for i, column in enumerate(columns):
             (own := Path(folder) / str(i)).mkdir()
             lanes.append(Lane(column, shape, sampling, turnover, own))
@@ -166,6 +166,16 @@ def measure(
         row.counts = {s: c for s, c in lane.counts.items() if s != MODEL}
         row.steps = len(mine)
     return rows
+
+
+@contextmanager
+def _cheap_collections() -> Iterator[None]:
+    """Spare collections of garbage, of which loading a model makes some, all imports."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def memory(shape: Shape) -> int:

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vllm-kunlun bench spec`` does with its options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from vllm_kunlun.bench.options import parse_sizes
+from vllm_kunlun.bench.output import check_target, write
+from vllm_kunlun.bench.plots import check_plot
+from vllm_kunlun.bench.spec import report
+from vllm_kunlun.bench.spec.prompts import KINDS
+from vllm_kunlun.bench.spec.run import Plan, run
+from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
+
+MOST_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    model: Path | None
+    draft: Path | None
+    ways: list[str]
+    texts: list[str]
+    concurrency: str
+    drafts: int
+    lookup: str
+    max_tokens: int
+    rounds: int
+    rates: str
+    dtype: str
+    compiled: bool
+    json: Path | None
+    markdown: Path | None
+    plot: Path | None
+
+
+def bench_spec(console: Console, options: Options) -> None:
+    """Run the benchmark, print and write it.
+
+    Raises:
+        ImportError: there is no matplotlib.
+        OSError: a report cannot be written.
+        RuntimeError: an engine does not run.
+        ValueError: an option is bad.
+    """
+    concurrency = parse_sizes("--concurrency", options.concurrency)
+    lookup = parse_sizes("--lookup", options.lookup)
+    if len(lookup) != 2 or lookup[0] > lookup[1]:
+        raise ValueError(
+            "--lookup must be the shortest and the longest match, such as 2,4, but is "
+            f"{options.lookup!r}."
+        )
+    rates = parse_rates(options.rates)
+    for name, value, least, most in (
+        ("--drafts", options.drafts, 1, 15),
+        ("--tokens", options.max_tokens, 2, MOST_TOKENS),
+        ("--rounds", options.rounds, 1, 1000),
+    ):
+        if not least <= value <= most:
+            raise ValueError(f"{name} must be {least} to {most}, but is {value}.")
+    kinds = chosen("--text", options.texts, KINDS)
+    draft = options.draft or Path()
+    labels = [w.label for w in speculating(draft, options.drafts, (1, 1))]
+    names = chosen("--way", options.ways, labels)
+    for path in (options.model, options.draft):
+        if path is not None and not (path / "config.json").is_file():
+            raise ValueError(f"{path} is no model: it has no config.json.")
+    for path in (options.json, options.markdown, options.plot):
+        if path is not None:
+            check_target(path)
+    if options.plot is not None:
+        check_plot(options.plot)
+
+    model, draft = models(options.model, options.draft)
+    ways = speculating(draft, options.drafts, (lookup[0], lookup[1]))
+    plan = Plan(
+        ways=[way for way in ways if way.label in names],
+        kinds=kinds,
+        concurrency=concurrency,
+        max_tokens=options.max_tokens,
+        rounds=options.rounds,
+        options={
+            "model": str(model),
+            "dtype": options.dtype,
+            "enforce_eager": not options.compiled,
+            "max_num_seqs": max(concurrency),
+            "kv_cache_memory_bytes": 1 << 30,
+        },
+        compiled=options.compiled,
+        synthetic=with_forced_acceptance(draft, options.drafts) if rates else (),
+        rates=rates,
+    )
+    with console.status("") as status:
+        found = run(plan, status.update)
+    for table in report.tables(found):
+        console.print(table)
+    for way, reason in found.failed.items():
+        console.print(f"{way} is missing: {reason}", style="yellow", soft_wrap=True)
+    if options.json is not None:
+        write(options.json, report.as_json(found, plan))
+    if options.markdown is not None:
+        write(options.markdown, report.as_markdown(found, plan))
+    if options.plot is not None:
+        report.plot(found, options.plot)
+
+
+def chosen(option: str, names: list[str], known: Sequence[str]) -> list[str]:
+    """Return the names given, or all.
+
+    Raises:
+        ValueError: one is not known.
+    """
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{option} must be one of {', '.join(known)}, but is {name!r}."
+            )
+    return [name for name in known if not names or name in names]
+
+
+def parse_rates(text: str) -> list[float]:
+    """Return the acceptances to force; none for an empty text.
+
+    Raises:
+        ValueError: one is no number from 0 to 1.
+    """
+    rates = []
+    for part in text.split(",") if text else []:
+        try:
+            rate = float(part)
+        except ValueError:
+            rate = -1.0
+        if not 0 <= rate <= 1:
+            raise ValueError(
+                "--acceptance must be numbers from 0 to 1, separated by commas, but is "
+                f"{text!r}."
+            )
+        rates.append(rate)
+    return rates
+
+
+def models(model: Path | None, draft: Path | None) -> tuple[Path, Path]:
+    """Return the target and its draft: the demo's where none is given.
+
+    Raises:
+        RuntimeError: the demo's weights cannot be had.
+    """
+    from vllm_kunlun.demo.weights import cache_folder, smollm2
+    from vllm_kunlun.draft.random_checkpoint import write_random_dspark
+
+    model = model or smollm2()
+    if draft is None:
+        draft = write_random_dspark(
+            model,
+            cache_folder() / "models" / f"random-dspark-{model.name}",
+            target_layer_ids=(1, 14, 27),
+            num_layers=2,
+        )
+    return model.absolute(), draft.absolute()
+
+
+def with_forced_acceptance(draft: Path, number: int) -> list[Way]:
+    """Return V2 with a DSpark draft whose acceptance can be set, off and on."""
+    speculative: dict[str, Any] = checkpoint_config(draft, number) | {
+        "rejection_sample_method": "synthetic",
+        "synthetic_acceptance_rates": [0.5] * number,
+    }
+    return [
+        Way(f"{way.label}, forced", True, way.switches, speculative)
+        for way in RUNNERS
+        if way.use_v2
+    ]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine in a process of its own: orders come in as lines of JSON, answers go out.
+
+An engine stays up between its turns, so that many can be measured in turn without
+starting them again.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm_kunlun.bench.spec.prompts import RANDOM, TEXTS, random_tokens
+
+MAX_MODEL_LEN = 1024
+
+
+@dataclass
+class Found:
+    """What one run of an engine gave."""
+
+    seconds: float
+    tokens: int
+    inter_token: float
+    """Milliseconds between two tokens of a request; the median over requests of each
+    one's mean."""
+    drafts: int = 0
+    """Drafts of any length that were verified."""
+    drafted: int = 0
+    accepted: int = 0
+    accepted_at: list[int] = field(default_factory=list)
+    """Accepted drafts by position."""
+    outputs: list[list[int]] = field(default_factory=list)
+    """Tokens of each request."""
+
+
+class Engine:
+    """An engine in this process."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from vllm import LLM
+
+        self.llm = LLM(
+            max_model_len=MAX_MODEL_LEN,
+            max_num_batched_tokens=2 * MAX_MODEL_LEN,
+            enable_prefix_caching=False,
+            disable_log_stats=False,
+            **options,
+        )
+
+    def run(self, kind: str, requests: int, max_tokens: int) -> Found:
+        """Answer so many prompts of a kind at once."""
+        from vllm import SamplingParams
+
+        prompts: list[Any] = [
+            {"prompt_token_ids": self.prompt(kind, i)} for i in range(requests)
+        ]
+        sampling = SamplingParams(
+            temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False
+        )
+        before = self.counters()
+        started = time.perf_counter()
+        outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
+        seconds = time.perf_counter() - started
+        after = self.counters()
+        between = [
+            (o.metrics.last_token_ts - o.metrics.first_token_ts) / (max_tokens - 1)
+            for o in outputs
+        ]
+        tokens = [list(o.outputs[0].token_ids) for o in outputs]
+        return Found(
+            seconds=seconds,
+            tokens=sum(map(len, tokens)),
+            inter_token=statistics.median(between) * 1e3,
+            drafts=after["drafts"] - before["drafts"],
+            drafted=after["draft_tokens"] - before["draft_tokens"],
+            accepted=after["accepted_tokens"] - before["accepted_tokens"],
+            accepted_at=[
+                a - b
+                for a, b in zip(
+                    after["accepted_tokens_per_pos"],
+                    before["accepted_tokens_per_pos"] or [0] * 99,
+                    strict=False,
+                )
+            ],
+            outputs=tokens,
+        )
+
+    def prompt(self, kind: str, number: int) -> list[int]:
+        """Return the tokens of a prompt."""
+        tokenizer: Any = self.llm.get_tokenizer()
+        if kind == RANDOM:
+            return random_tokens(number, len(tokenizer))
+        message = [{"role": "user", "content": TEXTS[kind](number)}]
+        text = tokenizer.apply_chat_template(
+            message, tokenize=False, add_generation_prompt=True
+        )
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    def counters(self) -> dict[str, Any]:
+        """Return upstream's metrics of speculation; zeros where there is none."""
+        prefix = "vllm:spec_decode_num_"
+        found: dict[str, Any] = {
+            "drafts": 0,
+            "draft_tokens": 0,
+            "accepted_tokens": 0,
+            "accepted_tokens_per_pos": [],
+        }
+        for metric in self.llm.get_metrics():
+            if metric.name.startswith(prefix):
+                value = getattr(metric, "value", None)
+                if value is None:
+                    value = metric.values
+                found[metric.name.removeprefix(prefix)] = value
+        return found
+
+    def accept(self, rate: float) -> None:
+        """Have each draft accepted with a probability, whatever it is."""
+
+        def set_rates(worker: Any) -> None:
+            # In place: the sampler, and whatever runs fused, holds this tensor.
+            sampler = worker.model_runner.rejection_sampler
+            sampler.synthetic_conditional_rates.fill_(rate)
+
+        self.llm.collective_rpc(set_rates)
+
+
+def serve_orders(orders: Any, answers: Any) -> None:
+    """Start the engine of the first line; run what the others say."""
+
+    def answer(what: Any) -> None:
+        answers.write(json.dumps(what) + "\n")
+        answers.flush()
+
+    engine = Engine(json.loads(orders.readline()))
+    answer("ready")
+    for line in orders:
+        order = json.loads(line)
+        if "rate" in order:
+            engine.accept(order.pop("rate"))
+        answer(vars(engine.run(**order)))
+
+
+def main() -> None:
+    """Answer on what was stdout; whatever is printed goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    serve_orders(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()
