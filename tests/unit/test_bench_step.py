@@ -161,7 +161,7 @@ def counted(code) -> Counts:  # type: ignore[no-untyped-def]
 
 def test_copies_are_counted() -> None:
     """Each way of upstream's to send an array is one copy of its bytes."""
-    from vllm.utils.torch_utils import async_tensor_h2d
+    from vllm.utils import torch_utils
     from vllm.v1.worker.gpu.buffer_utils import UvaBackedTensor, async_copy_to_gpu
 
     array = np.arange(6, dtype=np.int32)
@@ -169,7 +169,7 @@ def test_copies_are_counted() -> None:
     for code in (
         lambda: async_copy_to_gpu(array, device=DEVICE),
         lambda: async_copy_to_gpu(array, out=buffer),
-        lambda: async_tensor_h2d([1] * 6, device=DEVICE, dtype=torch.int32),
+        lambda: torch_utils.async_tensor_h2d([1] * 6, device=DEVICE, dtype=torch.int32),
         lambda: torch.tensor([1] * 6, dtype=torch.int32, device=DEVICE),
         lambda: torch.from_numpy(array).to(DEVICE, non_blocking=True),
     ):

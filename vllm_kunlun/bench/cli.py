@@ -189,3 +189,46 @@ def spec(
     )
     with exit_codes():
         bench_spec(console, options)
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a model; SmolLM2-135M if not.")
+    ] = None,
+    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    requests: Annotated[
+        int, typer.Option(help="Requests per run, times requests at once.")
+    ] = 2,
+    input_len: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 128,
+    output_len: Annotated[int, typer.Option(help="New tokens of a request.")] = 128,
+    rounds: Annotated[int, typer.Option(help="Times that each way is measured.")] = 3,
+    dtype: Annotated[str, typer.Option(help="As vLLM's.")] = "bfloat16",
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Let vLLM compile the model.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="8 requests at once, 32 tokens, one round.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a table there.")] = None,
+) -> None:
+    """Load servers with V1, V2 with all switches off and V2, by vllm bench serve."""
+    from vllm_kunlun.bench.serve.command import Options, bench_serve
+
+    if quick:
+        concurrency, requests, output_len, rounds = "8", 1, 32, 1
+    options = Options(
+        model=model,
+        concurrency=concurrency,
+        requests=requests,
+        input_len=input_len,
+        output_len=output_len,
+        rounds=rounds,
+        dtype=dtype,
+        compiled=compiled,
+        json=json,
+        markdown=markdown,
+    )
+    with exit_codes():
+        bench_serve(console, options)

@@ -142,7 +142,7 @@ class Recorder:
             yield
 
 
-class _Dispatches(TorchDispatchMode):  # type: ignore[misc]
+class _Dispatches(TorchDispatchMode):
     """Sees each op that reaches a backend."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -179,7 +179,7 @@ class _Dispatches(TorchDispatchMode):  # type: ignore[misc]
         return result
 
 
-class _Calls(TorchFunctionMode):  # type: ignore[misc]
+class _Calls(TorchFunctionMode):
     """Sees what no op shows where host and device are one."""
 
     def __init__(self, recorder: Recorder) -> None:

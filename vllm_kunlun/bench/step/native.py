@@ -23,7 +23,7 @@ NATIVE: dict[tuple[str, str], Native] = {}
 """(module, kernel) -> torch code."""
 
 
-class NativeBlockTables(BlockTables):  # type: ignore[misc]
+class NativeBlockTables(BlockTables):
     """Block tables without tables of addresses, which torch cannot follow."""
 
     def apply_staged_writes(self) -> None:

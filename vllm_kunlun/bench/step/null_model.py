@@ -30,7 +30,7 @@ def accepted_of(drafts: int) -> int:
     return (drafts + 1) // 2
 
 
-class NullBuilder(AttentionMetadataBuilder[Any]):  # type: ignore[misc]
+class NullBuilder(AttentionMetadataBuilder[Any]):
     """Hands on what is common to all attention backends."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -46,7 +46,7 @@ class NullBuilder(AttentionMetadataBuilder[Any]):  # type: ignore[misc]
         return common_attn_metadata
 
 
-class NullBackend(AttentionBackend):  # type: ignore[misc]
+class NullBackend(AttentionBackend):
     """An attention backend without attention."""
 
     @staticmethod
@@ -76,7 +76,7 @@ class NullBackend(AttentionBackend):  # type: ignore[misc]
         return (num_blocks, 2, block_size, num_kv_heads, head_size)
 
 
-class NullLayer(nn.Module, AttentionLayerBase):  # type: ignore[misc]
+class NullLayer(nn.Module, AttentionLayerBase):
     """An attention layer that only owns a KV cache."""
 
     def get_attn_backend(self) -> type[NullBackend]:
@@ -105,7 +105,7 @@ def rows_that_want(
     return rows.repeat(repeats, 1)
 
 
-class NullTarget(nn.Module, SupportsEagle3):  # type: ignore[misc]
+class NullTarget(nn.Module, SupportsEagle3):
     """Hidden states and logits from memory that is allocated once."""
 
     requires_raw_input_tokens = False
@@ -146,7 +146,7 @@ class NullTarget(nn.Module, SupportsEagle3):  # type: ignore[misc]
         return self.logits[: hidden_states.shape[0]].clone()
 
 
-class NullDraft(nn.Module):  # type: ignore[misc]
+class NullDraft(nn.Module):
     """What `DSparkSpeculator` asks of its model, from memory that is allocated once."""
 
     draft_id_to_target_id = None
@@ -213,7 +213,7 @@ def register_layers(
 
 
 @register_model_loader(LOAD_FORMAT)
-class NullLoader(BaseModelLoader):  # type: ignore[misc]
+class NullLoader(BaseModelLoader):
     """Gives a `NullTarget`, or a `NullDraft` for the drafter's config."""
 
     def load_model(

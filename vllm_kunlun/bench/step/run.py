@@ -170,7 +170,7 @@ def measure(
 
 @contextmanager
 def _cheap_collections() -> Iterator[None]:
-    """Spare collections of garbage, of which loading a model makes some, all imports."""
+    """Spare the collections of garbage, as a model is loaded, all that is imported."""
     gc.freeze()
     try:
         yield
