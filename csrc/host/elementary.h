@@ -60,6 +60,13 @@ inline float exp_term(float x) {
   return e.mantissa * power_of_2(e.exponent);
 }
 
+// log(x) of a normal x > 0 or up to 0.06 less: the bits of a float, read as an integer,
+// are its logarithm with the chord in place of the curve between two powers of 2.
+inline float log_below(float x) {
+  constexpr float kLog2 = 0x1.62e430p-1f;
+  return static_cast<float>(bit_cast<int32_t>(x)) * (kLog2 * 0x1p-23f) - 127 * kLog2;
+}
+
 // log(x) of a normal x > 0, within 2^-40: x = m * 2^e with m around 1, and
 // log(m) = 2 * atanh((m - 1) / (m + 1)) as a series.
 inline double fast_log(double x) {

@@ -77,4 +77,18 @@ void log_residual(const float* target, const float* draft, float target_logsumex
   }
 }
 
+VLLM_KUNLUN_VERSIONS
+void log_residual_bounds(const float* target, const float* draft,
+                         float target_logsumexp, float shift, float draft_logsumexp,
+                         int64_t n, float* out) {
+  constexpr float kSlack = 0.06f + 1e-3f;  // what log_below leaves, and roundings
+  for (int64_t i = 0; i < n; ++i) {
+    const float target_log_prob = target[i] - target_logsumexp + shift;
+    const float draft_log_prob = draft[i] - draft_logsumexp;
+    const float ratio = fast_exp(draft_log_prob - target_log_prob);
+    const float value = target_log_prob + (log_below(1.0f - ratio) + kSlack);
+    out[i] = ratio < 1.0f ? value : -std::numeric_limits<float>::infinity();
+  }
+}
+
 }  // namespace vllm_kunlun::host

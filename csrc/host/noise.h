@@ -29,9 +29,11 @@ struct Noise {
 };
 
 // The largest of n <= kChunk logits from token `first` on, with their noise; its index
-// counts from `first`.
-inline Largest<double> find_noisy(const float* x, const Noise& noise, int64_t first,
-                                  int64_t n) {
+// counts from `first`. Under f32 noise `x` may hold upper bounds of the logits:
+// logit_of(i) gives the i-th itself.
+template <class LogitOf>
+Largest<double> find_noisy(const float* x, const Noise& noise, int64_t first, int64_t n,
+                           const LogitOf& logit_of) {
   if (!noise.is_on) {
     const Largest<float> found = find_largest(x, n);
     return {found.value, found.index};
@@ -44,27 +46,50 @@ inline Largest<double> find_noisy(const float* x, const Noise& noise, int64_t fi
     }
     return find_largest(noisy, n);
   }
-  float noisy[kChunk];
-  gumbel_noise(noise.seed, static_cast<uint32_t>(first), n, noisy);
-  for (int64_t i = 0; i < n; ++i) noisy[i] += x[i];
-  const Largest<float> found = find_largest(noisy, n);
-  return {found.value, found.index};
+  // The noise itself, with its two logarithms, is needed only where a cheap upper bound
+  // says that a token may win.
+  const auto noisy = [&](int64_t i) {
+    return logit_of(i) + gumbel(noise.seed, static_cast<uint32_t>(first + i));
+  };
+  float bound[kChunk];
+  noisy_bounds(x, noise.seed, static_cast<uint32_t>(first), n, bound);
+  const int64_t likely = find_largest(bound, n).index;
+  // Just below it, so that the search finds it or what is before it and as large.
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Largest<float> best{std::nextafter(noisy(likely), -kInfinity), 0};
+  if (!(best.value >= -kInfinity)) best.value = -kInfinity;
+  for (int64_t i = find_above(bound, 0, n, best.value); i < n;
+       i = find_above(bound, i + 1, n, best.value)) {
+    const float value = noisy(i);
+    if (value > best.value) best = {value, i};
+  }
+  return {best.value, best.index};
 }
 
 // The largest of the tokens [first, last) with their noise; its index is the token.
 // chunk_of(t, n, buffer) gives the logits of n <= kChunk tokens from t on, where they
-// are or in `buffer`.
-template <class ChunkOf>
+// are or in `buffer`. If it gives
+// upper bounds, logit_of(x, t, i) gives the logit of token t + i instead of x[i].
+template <class ChunkOf, class LogitOf>
 Largest<double> block_largest(int64_t first, int64_t last, const Noise& noise,
-                              const ChunkOf& chunk_of) {
+                              const ChunkOf& chunk_of, const LogitOf& logit_of) {
   Largest<double> best{-std::numeric_limits<double>::infinity(), first};
   float buffer[kChunk];
   for (int64_t t = first; t < last; t += kChunk) {
     const int64_t n = std::min(kChunk, last - t);
-    const Largest<double> found = find_noisy(chunk_of(t, n, buffer), noise, t, n);
+    const float* x = chunk_of(t, n, buffer);
+    const Largest<double> found =
+        find_noisy(x, noise, t, n, [&](int64_t i) { return logit_of(x, t, i); });
     if (found.value > best.value) best = {found.value, t + found.index};
   }
   return best;
+}
+
+template <class ChunkOf>
+Largest<double> block_largest(int64_t first, int64_t last, const Noise& noise,
+                              const ChunkOf& chunk_of) {
+  return block_largest(first, last, noise, chunk_of,
+                       [](const float* x, int64_t, int64_t i) { return x[i]; });
 }
 
 }  // namespace vllm_kunlun::host

@@ -45,9 +45,14 @@ struct Resampled {
   bool from_target;
 };
 
+// Writes the logarithms of what is left of the target's probabilities, or bounds.
+using LogResidual = void (*)(const float*, const float*, float, float, float, int64_t,
+                             float*);
+
 // The logits of n <= kChunk tokens from `first` on.
-const float* residual_logits(const Resample& a, const Resampled& r, int64_t first,
-                             int64_t n, float* buffer) {
+const float* residual_logits(const Resample& a, const Resampled& r,
+                             LogResidual log_residual, int64_t first, int64_t n,
+                             float* buffer) {
   const float* target = target_row(a.target_logits, r.row, first, n, buffer);
   if (r.from_target) return target;
   if (a.draft_logits.data != nullptr) {
@@ -121,10 +126,16 @@ void resample(const Resample& a, int64_t begin, int64_t end) {
 
     const int64_t first = block * a.block_size;
     const int64_t last = std::min(first + a.block_size, a.vocab_size);
-    const Largest<double> best =
-        block_largest(first, last, noise, [&](int64_t t, int64_t n, float* buffer) {
-          return residual_logits(a, r, t, n, buffer);
-        });
+    const bool takes_bounds = noise.is_on && !noise.is_f64;
+    const LogResidual residual = takes_bounds ? log_residual_bounds : log_residual;
+    const auto logits_of = [&](int64_t t, int64_t n, float* buffer) {
+      return residual_logits(a, r, residual, t, n, buffer);
+    };
+    const auto logit_of = [&](const float*, int64_t t, int64_t i) {
+      float logit;
+      return *residual_logits(a, r, log_residual, t + i, 1, &logit);
+    };
+    const Largest<double> best = block_largest(first, last, noise, logits_of, logit_of);
     a.local_argmax[i][block] = best.index;
     const int64_t at = i * a.local_max_stride + block;
     if (a.use_fp64) {

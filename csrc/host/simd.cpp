@@ -73,6 +73,22 @@ inline float half_to_float(uint16_t half) {
   return bit_cast<float>(bit_cast<uint32_t>(scaled) | special | sign);
 }
 
+// The uniform draw that a token's noise is made of, in (0, 1).
+inline float gumbel_draw(uint32_t word) {
+  const float u = unit_float(word);
+  return u > kUnitScale ? u : kUnitScale;
+}
+
+VLLM_KUNLUN_VERSIONS
+void bounds_from_words(const float* x, const uint32_t* words, int64_t n, float* out) {
+  // -log(-log(1 - u)) <= -log(u). Roundings of all that follows stay below 1e-4; sums
+  // with x round monotonously.
+  constexpr float kSlack = 1e-3f;
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = x[i] + (kSlack - log_below(gumbel_draw(words[i])));
+  }
+}
+
 VLLM_KUNLUN_VERSIONS
 void halves_to_float(const uint16_t* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = half_to_float(x[i]);
@@ -114,15 +130,32 @@ void divide(const float* x, float divisor, int64_t n, float* out) {
 }
 
 VLLM_KUNLUN_VERSIONS
-void gumbel_noise(uint32_t seed, uint32_t first, int64_t n, float* out) {
+int64_t find_above(const float* x, int64_t from, int64_t n, float limit) {
+  int64_t i = from;
+  for (; i < n && i % kSearched != 0; ++i) {
+    if (x[i] > limit) return i;
+  }
+  for (; i + kSearched <= n; i += kSearched) {
+    int hit = 0;
+    for (int64_t j = 0; j < kSearched; ++j) hit |= x[i + j] > limit;
+    if (hit != 0) break;
+  }
+  while (i < n && !(x[i] > limit)) ++i;
+  return i;
+}
+
+float gumbel(uint32_t seed, uint32_t token) {
   // The logarithms are taken in double and rounded once: for the smallest draws, which
   // decide the winner, 1 - u is then good to 2^-54.
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t word = philox(seed, first + static_cast<uint32_t>(i), 0).w0;
-    const float u = unit_float(word);
-    const float clamped = u > kUnitScale ? u : kUnitScale;
-    out[i] = static_cast<float>(-fast_log(-fast_log(1.0 - clamped)));
-  }
+  const double u = gumbel_draw(philox(seed, token, 0).w0);
+  return static_cast<float>(-fast_log(-fast_log(1.0 - u)));
+}
+
+void noisy_bounds(const float* x, uint32_t seed, uint32_t first, int64_t n,
+                  float* out) {
+  uint32_t words[kChunk];
+  philox_words(seed, first, n, words);
+  bounds_from_words(x, words, n, out);
 }
 
 }  // namespace vllm_kunlun::host

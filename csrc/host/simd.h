@@ -48,8 +48,18 @@ inline const float* as_float(const void* x, FloatType type, int64_t begin, int64
 // x / divisor, as a true division; may be in place.
 void divide(const float* x, float divisor, int64_t n, float* out);
 
-// The f32 Gumbel noise of the tokens [first, first + n) under `seed`.
-void gumbel_noise(uint32_t seed, uint32_t first, int64_t n, float* out);
+// The first i in [from, n) with x[i] > limit, or n.
+int64_t find_above(const float* x, int64_t from, int64_t n, float limit);
+
+// The first Philox word of each of the tokens [first, first + n) under `seed`.
+void philox_words(uint32_t seed, uint32_t first, int64_t n, uint32_t* out);
+
+// The f32 Gumbel noise of a token under `seed`.
+float gumbel(uint32_t seed, uint32_t token);
+
+// At least x[i] + gumbel(seed, first + i), NaN for NaN, for n <= kChunk; where noise is
+// large, by less than 0.07 more.
+void noisy_bounds(const float* x, uint32_t seed, uint32_t first, int64_t n, float* out);
 
 }  // namespace vllm_kunlun::host
 
