@@ -134,6 +134,7 @@ def set_switches(llm: LLM, switches: Switches) -> None:
         )
         if runner.speculator is not None:
             runner.speculator.block_tables = runner.block_tables
+            runner.speculator.use(switches)
 
     llm.collective_rpc(change)
 

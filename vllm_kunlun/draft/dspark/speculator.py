@@ -51,8 +51,17 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         self._num_drafts = torch.zeros(
             self.max_num_reqs, dtype=torch.int32, device=device
         )
+
+    @property
+    def _drops_rejected(self) -> bool:
         # How many rows are left is known at once only where the counts are.
-        self._drops_rejected = switches.lazy_kv and device.type == "cpu"
+        return self._switches.lazy_kv and self.device.type == "cpu"
+
+    def use(self, switches: Switches) -> None:
+        """Draft under `switches` from the next step on."""
+        self._switches = switches
+        self._fuse_markov(self.model)
+        self.set_attn(self.model_state, self.kv_cache_config, self.block_tables)
 
     def attach(self, runner: "ModelRunnerV2") -> None:
         """Have the scheduler told which drafts are worth verifying, where some are not.
@@ -75,6 +84,11 @@ class FusedDSparkSpeculator(DSparkSpeculator):
     ) -> torch.nn.Module:
         """Load the draft model and take over its Markov head, where that can be."""
         model = super().load_draft_model(target_model, target_attn_layer_names)
+        self._fuse_markov(model)
+        return model
+
+    def _fuse_markov(self, model: torch.nn.Module) -> None:
+        self._markov = None
         if self._switches.spec_vec and self.draft_logits is None:
             reason = why_not(model, self.dtype)
             if reason is None:
@@ -83,7 +97,6 @@ class FusedDSparkSpeculator(DSparkSpeculator):
                 logger.info(
                     "DSpark's Markov head is not fused (KUNLUN_SPEC_VEC): %s.", reason
                 )
-        return model
 
     def set_attn(
         self,
@@ -99,8 +112,8 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         if self._drops_rejected:
             self._kept_positions = torch.empty_like(self.context_positions)
             self._kept_slots = torch.empty_like(self._context_slot_mappings)
-        if self._switches.draft_cache and self.draft_attn_layer_names:
-            self._views = DraftViews(self)
+        caches = self._switches.draft_cache and self.draft_attn_layer_names
+        self._views = DraftViews(self) if caches else None
 
     def prepare_draft_inputs(
         self,
