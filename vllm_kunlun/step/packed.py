@@ -3,6 +3,7 @@
 
 import numpy as np
 import torch
+from vllm.v1.worker.gpu.buffer_utils import async_copy_to_gpu
 
 STEPS_IN_FLIGHT = 3
 """Host buffers taken in turn: the host may write one while a copy reads another."""
@@ -51,12 +52,12 @@ class PackedArrays:
                 self.send()
                 return torch.from_numpy(appendix).to(self._device.device)
             self._arrays[self._turn][3][: appendix.size] = appendix
-        self._device[:size].copy_(self._hosts[self._turn][:size], non_blocking=True)
+        async_copy_to_gpu(self._hosts[self._turn][:size], out=self._device[:size])
         return None if appendix is None else self._device[self.fixed : size]
 
     def send_each(self) -> None:
         """Copy this step's arrays one by one, as upstream does."""
         host = self._parts[self._turn]
-        self.idx_mapping.copy_(host[0], non_blocking=True)
-        self.cu_num_logits.copy_(host[1], non_blocking=True)
-        self.query_start_loc.copy_(host[2], non_blocking=True)
+        async_copy_to_gpu(host[0], out=self.idx_mapping)
+        async_copy_to_gpu(host[1], out=self.cu_num_logits)
+        async_copy_to_gpu(host[2], out=self.query_start_loc)

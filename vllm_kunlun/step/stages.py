@@ -34,20 +34,24 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
     hostvec = switches.hostvec and fixed_buffers
     inputs = StepInputs(runner, switches) if batch_meta or hostvec else None
 
+    sample = sampling.sample(runner, switches)
+
     def add_requests(output: "SchedulerOutput") -> None:
         # Without new requests upstream would stage unchanged sampling parameters.
-        if output.scheduled_new_reqs:
+        if output.scheduled_new_reqs or not batch_meta:
             GPUModelRunner.add_requests(runner, output)
+        if output.scheduled_new_reqs and sample is not None:
+            sample.forget()
 
     stages = FusedStages(
         make_block_tables=BatchedBlockTables if batch_meta else None,
-        add_requests=add_requests if batch_meta else None,
+        add_requests=add_requests if batch_meta or sample else None,
         update_requests=inputs.update_requests if inputs and hostvec else None,
         prepare_inputs=inputs.prepare if inputs else None,
         prepare_attn=(
             (lambda batch: runner.block_tables.prepare(batch)) if batch_meta else None
         ),
-        sample=sampling.sample(runner, switches),
+        sample=sample,
         postprocess_sampled=(
             post_update.postprocess_sampled if switches.hostvec_postupdate else None
         ),

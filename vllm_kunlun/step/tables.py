@@ -2,7 +2,7 @@
 """Batched block tables: ``KUNLUN_BATCH_META``."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,16 @@ from vllm.v1.worker.gpu.block_table import BlockTables
 from vllm.v1.worker.gpu.input_batch import InputBatch
 
 from vllm_kunlun.step.packed import VIEWS
+
+
+class _Writes(NamedTuple):
+    """Staged writes: where each begins, and where its blocks end in `blocks`."""
+
+    groups: list[int]
+    rows: list[int]
+    starts: list[int]
+    ends: list[int]
+    blocks: list[int]
 
 
 class BatchedBlockTables(BlockTables):
@@ -27,6 +37,7 @@ class BatchedBlockTables(BlockTables):
     def __init__(self, **kwargs: Any) -> None:
         self.staged: torch.Tensor | None = None
         self.num_writes = 0
+        self._writes = _Writes([], [], [], [], [])
         self._changed = False
         shape = (len(kwargs["block_sizes"]), kwargs["max_num_reqs"])
         i32 = {"dtype": torch.int32, "device": kwargs["device"]}
@@ -40,37 +51,45 @@ class BatchedBlockTables(BlockTables):
         super().init_block_table_layout_tensors()
         self.kept_req.fill_(-1)
 
-    def append_block_ids(self, *args: Any, **kwargs: Any) -> None:
-        """Stage a request's new blocks."""
-        super().append_block_ids(*args, **kwargs)
+    def append_block_ids(
+        self,
+        req_index: int,
+        new_block_ids: tuple[list[int], ...],
+        overwrite: bool,
+    ) -> None:
+        """Stage a request's new blocks; see `BlockTables`."""
+        writes = self._writes
+        counts = self.num_blocks.np
+        for group, block_ids in enumerate(new_block_ids):
+            per_block = self.blocks_per_kv_block[group]
+            if per_block > 1:
+                block_ids = [
+                    b * per_block + k for b in block_ids for k in range(per_block)
+                ]
+            start = 0 if overwrite else int(counts[group, req_index])
+            counts[group, req_index] = start + len(block_ids)
+            if block_ids:
+                writes.groups.append(group)
+                writes.rows.append(req_index)
+                writes.starts.append(start)
+                writes.blocks.extend(block_ids)
+                writes.ends.append(len(writes.blocks))
         self._changed = True
 
     def apply_staged_writes(self) -> None:
         """Leave the writes to `prepare`."""
 
     def take_staged(self) -> np.ndarray | None:
-        """Return the staged writes as i32: groups, rows, starts, sums, blocks."""
+        """Return the staged writes as i32: groups, rows, starts, ends, blocks."""
         if not self._changed:
             return None
         self._changed = False
         self.num_blocks.copy_to_uva()
-        counts = [len(t._staged_write_indices) for t in self.block_tables]
-        self.num_writes = sum(counts)
+        writes, self._writes = self._writes, _Writes([], [], [], [], [])
+        self.num_writes = len(writes.groups)
         if self.num_writes == 0:
             return None
-        groups: list[int] = []
-        rows: list[int] = []
-        starts: list[int] = []
-        sums: list[int] = []
-        blocks: list[int | float] = []
-        for group, table in enumerate(self.block_tables):
-            groups += [group] * counts[group]
-            rows += table._staged_write_indices
-            starts += table._staged_write_starts
-            sums += [len(blocks) + n for n in table._staged_write_cu_lens]
-            blocks += table._staged_write_contents
-            table.clear_staged_writes()
-        return np.array(groups + rows + starts + sums + blocks, np.int32)
+        return np.array([n for part in writes for n in part], np.int32)
 
     def prepare(
         self, batch: InputBatch
