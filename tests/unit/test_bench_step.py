@@ -172,6 +172,7 @@ def test_copies_are_counted() -> None:
         lambda: torch_utils.async_tensor_h2d([1] * 6, device=DEVICE, dtype=torch.int32),
         lambda: torch.tensor([1] * 6, dtype=torch.int32, device=DEVICE),
         lambda: torch.from_numpy(array).to(DEVICE, non_blocking=True),
+        lambda: buffer.copy_(torch.zeros_like(buffer), non_blocking=True),
     ):
         found = counted(code)
         assert (found.copies, found.bytes, found.syncs) == (1, 24, 0)

@@ -90,7 +90,7 @@ def bench_spec(console: Console, options: Options) -> None:
             "dtype": options.dtype,
             "enforce_eager": not options.compiled,
             "max_num_seqs": max(concurrency),
-            "kv_cache_memory_bytes": 1 << 30,
+            "kv_cache_memory_bytes": 1 << 29,
         },
         compiled=options.compiled,
         synthetic=with_forced_acceptance(draft, options.drafts) if rates else (),

@@ -32,9 +32,9 @@ THINGS = (
 )
 PLACES = ("Bergen", "Cusco", "Dakar", "Hanoi", "Leeds", "Osaka", "Porto", "Tartu")
 QUESTIONS = (
-    "What should I think about before I buy a second-hand {}?",
+    "What should I think about before I buy a second-hand {} in {}?",
     "Tell me a short story about a {} in {}.",
-    "How would you explain a {} to a child of six?",
+    "How would you explain a {} to a child of six who lives in {}?",
     "Why might someone travel to {1} to see a {0}?",
 )
 

@@ -163,7 +163,9 @@ class _Dispatches(TorchDispatchMode):
         seen.now.dispatches += 1
         if name == "aten::copy_" and not on_host:
             target, source = args[:2]
-            if seen.is_host(source) and not seen.is_host(target):
+            # Nothing else has a reason not to wait.
+            starts = kwargs.get("non_blocking") or args[2:] == (True,)
+            if (starts or seen.is_host(source)) and not seen.is_host(target):
                 seen.copied(target)
                 return func(*args, **kwargs)
         if not on_host:

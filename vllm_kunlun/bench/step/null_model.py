@@ -7,15 +7,18 @@ and rejects some.
 """
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 from vllm.config import ModelConfig, VllmConfig
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.model_loader import register_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.models.interfaces import SupportsEagle3
+from vllm.model_executor.models.qwen3_dspark import DSparkMarkovHead
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
@@ -155,14 +158,20 @@ class NullDraft(nn.Module):
         self, vllm_config: VllmConfig, model_config: ModelConfig, groups: int
     ) -> None:
         super().__init__()
+        vocabulary = model_config.get_vocab_size()
+        self.config = SimpleNamespace(draft_vocab_size=vocabulary)
+        self.logits_processor = LogitsProcessor(vocabulary)
         self.model = nn.Module()
+        # A real one, as drafters may read it in place; it adds nothing.
+        self.model.markov_head = DSparkMarkovHead(vocabulary, vocabulary, 1, "")
+        for weight in self.model.parameters():
+            weight.data.zero_()
         first = groups
         self.layers = nn.ModuleList(NullLayer() for _ in range(groups))
         self.layer_names = [f"model.layers.{first + i}.attn" for i in range(groups)]
         register_layers(vllm_config, self.layer_names, self.layers)
         requests = vllm_config.scheduler_config.max_num_seqs
         drafts = vllm_config.num_speculative_tokens
-        vocabulary = model_config.get_vocab_size()
         hidden = model_config.get_hidden_size()
         tokens = vllm_config.scheduler_config.max_num_batched_tokens
         wanted = accepted_of(drafts)

@@ -22,7 +22,6 @@ from vllm_kunlun.bench.step.count import Counts, Recorder
 from vllm_kunlun.bench.step.runner import Shape, make_config, make_runner, one_process
 from vllm_kunlun.bench.step.stopwatch import DRAFT, MODEL, STAGES, Stopwatch
 from vllm_kunlun.bench.step.workload import MOST_STEPS, Workload
-from vllm_kunlun.step.stages import make_stages
 
 CHECKED_STEPS = 4
 LEAST_ROUNDS = 5
@@ -83,8 +82,6 @@ class Lane:
     def _set_stages(self, runner: Any) -> None:
         if self.column.native:
             use_native_tables(runner)
-        else:
-            runner.fused = make_stages(runner, self.column.switches)
 
     def step(self) -> None:
         """Run one step and play the scheduler for the next one."""
@@ -97,6 +94,9 @@ class Lane:
     def count(self) -> None:
         """Run one step and count what it asks for."""
         recorder = Recorder(self.stopwatch)
+        if (arange := getattr(self.runner.speculator, "arange", None)) is not None:
+            # Upstream makes it on "cpu", long before anything is counted.
+            recorder.put_on_host(arange)
         self.stopwatch.start()
         with recorder.count():
             self.runner.execute_model(self.output)
