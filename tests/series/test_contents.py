@@ -77,6 +77,28 @@ def test_compiled_files_in_the_kunlun_wheel_are_refused(tmp_path: Path) -> None:
         contents.check_vllm(bad, VERSION, "2.11.0", None)
 
 
-def test_our_wheel_needs_kernels(tmp_path: Path) -> None:
-    with pytest.raises(ForkError, match="holds no compiled kernels"):
-        contents.check_kunlun(wheel(tmp_path / "ours", kernels={}), VERSION)
+HOST, XPU = contents.HOST_LIBRARY, contents.XPU_LIBRARY
+
+
+@pytest.mark.parametrize(("libraries", "xpu"), [([HOST], False), ([HOST, XPU], True)])
+def test_our_wheel_has_the_kernels_it_was_built_for(
+    tmp_path: Path, libraries: list[str], xpu: bool
+) -> None:
+    ours = wheel(tmp_path / "ours", kernels=dict.fromkeys(libraries, b""))
+    contents.check_kunlun(ours, VERSION, xpu=xpu)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "xpu", "match"),
+    [
+        ([], False, "holds no compiled kernels"),
+        ([HOST], True, r"holds no kernels for the XPU \(.*xpu\.so\), so it was not"),
+        ([HOST, XPU], False, "holds kernels for the XPU"),
+    ],
+)
+def test_our_wheel_with_other_kernels_is_refused(
+    tmp_path: Path, libraries: list[str], xpu: bool, match: str
+) -> None:
+    ours = wheel(tmp_path / "ours", kernels=dict.fromkeys(libraries, b""))
+    with pytest.raises(ForkError, match=match):
+        contents.check_kunlun(ours, VERSION, xpu=xpu)

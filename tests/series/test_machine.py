@@ -136,8 +136,51 @@ def test_script_stops_at_a_missing_compiler_and_changes_nothing(tmp_path: Path) 
     assert not env.exists()
 
 
+def make_toolchain(folder: Path) -> dict[str, str]:
+    """Make the files that XTDK and XRE are known by; return where they are."""
+    xtdk, xre = folder / "xtdk", folder / "xre"
+    (xtdk / "bin").mkdir(parents=True)
+    (xtdk / "bin" / "clang++").touch()
+    (xre / "include" / "xpu").mkdir(parents=True)
+    (xre / "include" / "xpu" / "runtime.h").touch()
+    return {"CLANG_PATH": str(xtdk), "XRE_PATH": str(xre)}
+
+
+def test_xpu_toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = make_toolchain(tmp_path)
+    for name, place in places.items():
+        monkeypatch.setenv(name, place)
+    found = machine.check_xpu_toolchain()
+    assert all(place in found for place in places.values())
+    monkeypatch.delenv("XRE_PATH")
+    with pytest.raises(ForkError) as error:
+        machine.check_xpu_toolchain()
+    assert "XRE, the XPU's runtime ($XRE_PATH is not set): say" in str(error.value)
+    assert "XTDK" not in str(error.value)
+
+
+def test_script_names_the_whole_toolchain_and_changes_nothing(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    places = {"CLANG_PATH": str(tmp_path), "XRE_PATH": ""}
+    arguments = ["--target", "kunlun", "--python", sys.executable, "--env", str(env)]
+    result = script(*arguments, **places)
+    assert result.returncode == 1
+    (sentence,) = result.stderr.strip().splitlines()
+    assert f"($CLANG_PATH is {tmp_path}, without bin/clang++)" in sentence
+    assert "($XRE_PATH is not set)" in sentence
+    assert "add --sim" in sentence
+    assert not env.exists()
+
+
+def test_script_refuses_sim_for_the_host() -> None:
+    result = script("--sim", "--python", sys.executable)
+    assert result.returncode == 2
+    assert "--sim goes with --target kunlun" in result.stderr
+
+
 def test_script_helps() -> None:
     result = script("--help")
     assert result.returncode == 0
     assert "--target {host,kunlun}" in result.stdout
+    assert "--sim" in result.stdout
     assert "--started" not in result.stdout

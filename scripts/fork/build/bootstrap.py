@@ -22,7 +22,10 @@ def bootstrap(options: Options, arguments: list[str]) -> None:
     layout = Layout()
     logs = layout.build / "logs"
     with steps.step("Checking the machine"):
-        for line in machine.check(options.env, layout.build):
+        found = machine.check(options.env, layout.build)
+        if options.xpu:
+            found.append(machine.check_xpu_toolchain())
+        for line in found:
             say(line)
     with steps.step("Preparing the environment"):
         say(environment.make(options.env, logs))

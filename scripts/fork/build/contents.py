@@ -21,6 +21,10 @@ KERNEL_FILES = (
     "vllm/spinloop.abi3.so",
 )
 
+# `vllm_kunlun` makes them itself.
+HOST_LIBRARY = "vllm_kunlun/lib/libvllm_kunlun_host.so"
+XPU_LIBRARY = "vllm_kunlun/lib/libvllm_kunlun_xpu.so"
+
 
 def check_vllm(wheel: Path, version: str, torch: str, donor: Path | None) -> None:
     """Check vLLM's wheel against the donor, or for having no compiled files."""
@@ -45,12 +49,17 @@ def check_vllm(wheel: Path, version: str, torch: str, donor: Path | None) -> Non
             raise _wrong(wheel, f"holds {', '.join(sorted(extra))} of other origin")
 
 
-def check_kunlun(wheel: Path, version: str) -> None:
-    """Check our own wheel."""
+def check_kunlun(wheel: Path, version: str, *, xpu: bool) -> None:
+    """Check our own wheel, which has the XPU's library when it was built for it."""
     with zipfile.ZipFile(wheel) as archive:
         _check_version(wheel, _metadata(archive), version)
-        if not _compiled(archive):
-            raise _wrong(wheel, "holds no compiled kernels")
+        found = _compiled(archive)
+        if HOST_LIBRARY not in found:
+            raise _wrong(wheel, "holds no compiled kernels", "at CMakeLists.txt")
+        if xpu != (XPU_LIBRARY in found):
+            does = "holds no" if xpu else "holds"
+            fault = f"{does} kernels for the XPU ({XPU_LIBRARY})"
+            raise _wrong(wheel, fault, "at CMakeLists.txt")
 
 
 def _check_version(wheel: Path, metadata: Message, version: str) -> None:
@@ -91,8 +100,11 @@ def _read(archive: zipfile.ZipFile, name: str) -> bytes:
         raise _wrong(Path(str(archive.filename)), f"has no {name}") from None
 
 
-def _wrong(wheel: Path, fault: str) -> ForkError:
+def _wrong(
+    wheel: Path,
+    fault: str,
+    where: str = "at the patches that touch setup.py and requirements/",
+) -> ForkError:
     return ForkError(
-        f"The built {wheel.name} {fault}, so it was not kept: look at the patches "
-        "that touch setup.py and requirements/."
+        f"The built {wheel.name} {fault}, so it was not kept: look {where}."
     )

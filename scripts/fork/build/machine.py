@@ -124,6 +124,30 @@ def check_compiler() -> str:
     return f"C++17 compiler {' '.join(command)}"
 
 
+def check_xpu_toolchain() -> str:
+    """Refuse where the XPU's compiler or its runtime is missing.
+
+    CMake looks for the same files (cmake/xpu.cmake); this is before anything is done.
+    """
+    wanted = (
+        ("CLANG_PATH", "XTDK, the XPU's compiler", ("bin/clang++",)),
+        ("XRE_PATH", "XRE, the XPU's runtime", ("include/xpu/runtime.h",)),
+    )
+    missing = []
+    for variable, what, files in wanted:
+        place = os.environ.get(variable, "")
+        if not place:
+            missing.append(f"{what} (${variable} is not set)")
+        elif lacking := [f for f in files if not (Path(place) / f).exists()]:
+            missing.append(f"{what} (${variable} is {place}, without {lacking[0]})")
+    if missing:
+        raise ForkError(
+            f"--target kunlun needs {' and '.join(missing)}: say where they are "
+            "installed, or add --sim to compile the XPU's kernels for the simulator."
+        )
+    return f"XTDK in {os.environ['CLANG_PATH']}, XRE in {os.environ['XRE_PATH']}"
+
+
 def check_disk(env: Path, build: Path) -> str:
     """Refuse where what is still to be written would not fit."""
     needs: dict[int, tuple[Path, int]] = {}

@@ -18,6 +18,8 @@ class Options:
     """What was asked for."""
 
     target: str
+    # With `kunlun`: the XPU's kernels for the simulator, not for the XPU.
+    sim: bool
     upstream: str | None
     env: Path
     offline: bool
@@ -25,6 +27,11 @@ class Options:
     demo: bool
     # When the first of the two processes began; None in that first one.
     started: float | None
+
+    @property
+    def xpu(self) -> bool:
+        """Whether the XPU's own compiler is needed."""
+        return self.target == "kunlun" and not self.sim
 
     @property
     def steps(self) -> int:
@@ -50,7 +57,14 @@ def parse(arguments: list[str]) -> Options:
         choices=TARGETS,
         default="host",
         help="host: vLLM's CPU kernels are included and text is generated here; "
-        "kunlun: no compiled vLLM kernels (default: host)",
+        "kunlun: no compiled vLLM kernels, and ours for the XPU, compiled with XTDK "
+        "($CLANG_PATH) against XRE ($XRE_PATH) (default: host)",
+    )
+    parser.add_argument(
+        "--sim",
+        action="store_true",
+        help="with --target kunlun: do without XTDK and XRE; the XPU's kernels are "
+        "then compiled for the simulator only",
     )
     parser.add_argument(
         "--upstream",
@@ -86,8 +100,11 @@ def parse(arguments: list[str]) -> Options:
     )
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     found = parser.parse_args(arguments)
+    if found.sim and found.target != "kunlun":
+        parser.error("--sim goes with --target kunlun: the host target has it anyway")
     return Options(
         target=found.target,
+        sim=found.sim,
         upstream=found.upstream,
         env=found.env.absolute(),
         offline=found.offline,

@@ -28,7 +28,14 @@ def pipeline(options: Options, started: float) -> None:
     settings = config.load(layout.config)
     upstream = settings.upstream(options.upstream)
     steps = Steps(started, options.steps, done=2)
-    builder = Builder(layout, upstream, options.target, options.jobs, options.offline)
+    builder = Builder(
+        layout,
+        upstream,
+        options.target,
+        options.jobs,
+        options.offline,
+        xpu=options.xpu,
+    )
     with exclusive(layout.build, ".build.lock"):
         with steps.step("Fetching the pinned files"):
             pinned = {"sdist": upstream.sdist}
@@ -53,7 +60,7 @@ def pipeline(options: Options, started: float) -> None:
     if options.target == "host":
         _prove(options, steps)
     else:
-        say("Run `vllm-kunlun doctor` and `vllm-kunlun demo` on a Kunlun machine.")
+        say("docs/kunlun.md says how to go on, on a Kunlun machine.")
     activate = shown(environment.program(options.env, "activate"))
     print(f"Done in {steps.total()}: `. {activate}`, then `vllm serve`.")
 

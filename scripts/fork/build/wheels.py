@@ -25,7 +25,7 @@ from fork.paths import Layout
 
 # What our wheel is made of; anything else in the project leaves it as it is.
 _SOURCES = ("CMakeLists.txt", "LICENSE", "NOTICE", "README.md", "pyproject.toml")
-_SOURCE_FOLDERS = ("csrc", "vllm_kunlun")
+_SOURCE_FOLDERS = ("cmake", "csrc", "vllm_kunlun")
 _TOOLCHAIN = ("cmake", "scikit-build-core", "setuptools", "torch")
 
 
@@ -38,6 +38,8 @@ class Builder:
     target: str
     jobs: int
     offline: bool
+    # Whether our wheel has kernels for the XPU, made by the XPU's compiler.
+    xpu: bool = False
 
     @property
     def dist(self) -> Path:
@@ -88,10 +90,15 @@ class Builder:
         digest = stamps.digest_of_files(root, _without_products(sources))
         inputs = {"sources": digest, "compiler": _compiler()} | _toolchain()
         inputs["target"] = self.target
+        settings = {}
+        if self.xpu:
+            inputs["xtdk"] = _version_of([f"{os.environ['CLANG_PATH']}/bin/clang++"])
+            inputs["xre"] = os.environ["XRE_PATH"]
+            settings["SKBUILD_CMAKE_DEFINE"] = "VLLM_KUNLUN_XPU=ON"
 
         def build(folder: Path) -> Path:
-            wheel = self._pip_wheel(root, folder / "wheel", "vllm-kunlun", {})
-            contents.check_kunlun(wheel, self.fork_version)
+            wheel = self._pip_wheel(root, folder / "wheel", "vllm-kunlun", settings)
+            contents.check_kunlun(wheel, self.fork_version, xpu=self.xpu)
             return wheel
 
         return self._once("vllm_kunlun", stamps.key(inputs), build)
@@ -157,6 +164,9 @@ def _toolchain() -> dict[str, str]:
 
 
 def _compiler() -> str:
-    command = shlex.split(os.environ.get("CXX", "c++")) or ["c++"]
+    return _version_of(shlex.split(os.environ.get("CXX", "c++")) or ["c++"])
+
+
+def _version_of(command: list[str]) -> str:
     probe = subprocess.run([*command, "--version"], capture_output=True, check=False)
     return probe.stdout.decode("utf-8", "replace")
