@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vllm_kunlun import kernels, ops
+from vllm_kunlun.platform import findings as kunlun
 
 
 def examine(console: Console) -> bool:
@@ -43,6 +44,9 @@ def examine(console: Console) -> bool:
     table.add_row("V2 kernels", f"{len(launched) - len(missing)} of {len(launched)}")
     for module, kernel in missing:
         table.add_row("", f"no op for {kernel} ({module})")
+    for finding in kunlun.examine():
+        healthy &= finding.fine
+        table.add_row(finding.what, finding.text)
     console.print(table)
     return healthy
 

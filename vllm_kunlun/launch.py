@@ -44,15 +44,10 @@ class KunlunKernels:
         op = ops.find_op(module, kernel)
         if op is None:
             return None
-        launch = make_launcher(self.prepare(op), parameters)
+        launch = make_launcher(op, parameters)
         for flag, overload in ops.flagged_overloads(op).items():
-            flagged = make_launcher(self.prepare(overload), parameters)
-            launch = choose(flag, flagged, launch)
+            launch = choose(flag, make_launcher(overload, parameters), launch)
         return launch
-
-    def prepare(self, op: Any) -> Any:
-        """Return what is called for `op`, with its schema; here `op` itself."""
-        return op
 
     def fused_stages(self, runner: "ModelRunnerV2") -> "FusedStages":
         """Return the stages of `runner`'s step that the switches let us run."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vllm_kunlun.kernels import KERNELS, op_name
+from vllm_kunlun.kernels import op_name
 
 LIBRARY = Path(__file__).with_name("lib") / "libvllm_kunlun_host.so"
 
@@ -53,16 +53,6 @@ def find_op(module: str, kernel: str) -> Any | None:
             "built from older sources, so build it again with "
             "scripts/apply_and_build.sh."
         ) from None
-
-
-def all_ops() -> list[Any]:
-    """Return every overload of every op that a kernel of V2's is bound to."""
-    found = []
-    for module, kernel in KERNELS:
-        op = find_op(module, kernel)
-        assert op is not None
-        found += [op, *flagged_overloads(op).values()]
-    return found
 
 
 def flagged_overloads(op: Any) -> dict[str, Any]:
