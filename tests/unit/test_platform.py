@@ -35,6 +35,16 @@ def test_a_cpu_machine_has_no_kunlun() -> None:
     assert plugin.platform() is None
 
 
+def test_nothing_is_said_of_kunlun_on_a_cpu_machine() -> None:
+    """Though our plugin is asked in each of its processes."""
+    script = "from vllm.platforms import current_platform as p; print(type(p).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "CpuPlatform\n"
+    assert done.stderr == ""
+
+
 def test_device_and_torch_make_the_platform(xpu: FakeXpu, tmp_path: Path) -> None:
     """Each alone does not."""
     name = plugin.platform()
