@@ -41,13 +41,13 @@ def apply(
     tree = layout.tree(version)
     with exclusive(layout.build):
         current = series.read(layout.series_dir(version))
-        _check_locked(layout, upstream, current)
+        check_locked(layout, upstream, current)
         if set_aside and tree.exists():
             say(f"The old tree is now {shown(_move_aside(tree))}.")
         if tree.exists():
             repository, known = state.open_tree(tree, version)
             state.refuse_uncommitted(repository)
-            _refuse_unexported(repository, known)
+            refuse_unexported(repository, known)
             base = upstream.lock.base or known.base
             if known == state.State.of(base, known.tip, current):
                 say(
@@ -62,7 +62,7 @@ def apply(
             repository = Repository(folder)
             state.save(repository, state.State.of(applied.base, applied.tip, current))
             if tree.exists():
-                _replace(tree, version, say)
+                replace(tree, version, say)
             os.rename(folder, tree)
     say(f"{shown(tree)} is vLLM {version} with the series ({len(current.names)}).")
     return tree
@@ -72,9 +72,15 @@ def build(
     folder: Path, archive: Path, upstream: Upstream, patches: Series, say: Say
 ) -> Applied:
     """Import and apply into an empty folder, strictly."""
-    version = upstream.version
-    repository = Repository.create(folder, state.branch_name(version))
+    repository = Repository.create(folder, state.branch_name(upstream.version))
     base = import_sdist(repository, archive, upstream.sdist)
+    return apply_series(repository, base, upstream.version, patches, say)
+
+
+def apply_series(
+    repository: Repository, base: str, version: str, patches: Series, say: Say
+) -> Applied:
+    """Put the work tree on the base, and one commit per patch on top of it."""
     repository.run("reset", "--quiet", "--hard", base)
     count = len(patches.names)
     for number, (name, content) in enumerate(patches.patches.items(), 1):
@@ -117,7 +123,8 @@ def check_lock(upstream: Upstream, applied: Applied) -> None:
             )
 
 
-def _check_locked(layout: Layout, upstream: Upstream, patches: Series) -> None:
+def check_locked(layout: Layout, upstream: Upstream, patches: Series) -> None:
+    """Compare the patches on disk with the digest that upstream.toml locks."""
     locked = upstream.lock.series
     if locked and patches.digest != locked:
         raise ForkError(
@@ -127,7 +134,16 @@ def _check_locked(layout: Layout, upstream: Upstream, patches: Series) -> None:
         )
 
 
-def _refuse_unexported(repository: Repository, known: state.State) -> None:
+def refuse_work(tree: Path, version: str) -> None:
+    """Refuse a build tree that holds anything which its series does not."""
+    if tree.exists():
+        repository, known = state.open_tree(tree, version)
+        state.refuse_uncommitted(repository)
+        refuse_unexported(repository, known)
+
+
+def refuse_unexported(repository: Repository, known: state.State) -> None:
+    """Refuse where commits were made, or dropped, since the tools were here."""
     tip = repository.commit_id("HEAD")
     if tip == known.tip:
         return
@@ -147,12 +163,13 @@ def _blob_lines(patch: bytes) -> list[bytes]:
     return [line for line in patch.splitlines() if line.startswith(b"index ")]
 
 
-def _replace(tree: Path, version: str, say: Say) -> None:
+def replace(tree: Path, version: str, say: Say) -> None:
     """Make room for a new tree; the old one stays if it holds anything of its own."""
     repository = Repository(tree)
     own = f"refs/heads/{state.branch_name(version)}"
     refs = repository.run("for-each-ref", "--format=%(refname)").splitlines()
-    others = [ref for ref in refs if ref != own and not ref.startswith("refs/upstream")]
+    tools = ("refs/upstream/", "refs/backup/")
+    others = [ref for ref in refs if ref != own and not ref.startswith(tools)]
     others += repository.ignored_files()
     aside = _move_aside(tree)
     if others:

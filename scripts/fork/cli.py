@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands behind scripts/fetch, apply, export, verify, status and drift."""
+"""The commands behind scripts/fetch, apply, export, verify and the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fork import apply as applying
-from fork import config, kernel_lock, sdist, triton_kernels
+from fork import cli_rebase, config, kernel_lock, sdist, triton_kernels
 from fork import export as exporting
 from fork import fetch as fetching
 from fork import status as showing
@@ -149,6 +149,9 @@ def drift(
     say(f"{len(found)} kernels in {tree}, {len(drifts)} not as {upstream.version}'s.")
     if drifts:
         raise typer.Exit(1)
+
+
+cli_rebase.register(app, say)
 
 
 def main() -> int:

@@ -37,6 +37,19 @@ class Lock:
 
 
 @dataclass(frozen=True)
+class Rebased:
+    """Which patches of another version a series was made from; written by rebase.
+
+    Attributes:
+        source: that version.
+        patches: per patch file, a digest of what the original changed.
+    """
+
+    source: str
+    patches: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Upstream:
     """One maintained upstream version."""
 
@@ -46,6 +59,7 @@ class Upstream:
     sdist: Artifact
     donor: Artifact
     lock: Lock
+    rebased: Rebased | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ def load(path: Path) -> Config:
         ) from None
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise ForkError(f"{shown(path)} is not valid TOML: {error}.") from None
-    reader = _Reader(path)
+    reader = Reader(path)
     upstreams = {
         version: Upstream(
             version=version,
@@ -87,6 +101,7 @@ def load(path: Path) -> Config:
             sdist=reader.artifact(table, "sdist", where=version),
             donor=reader.artifact(table, "donor", where=version),
             lock=Lock(**reader.table(table, "lock", where=version)),
+            rebased=reader.rebased(table, where=version),
         )
         for version, table in reader.table(data, "upstream").items()
     }
@@ -114,7 +129,28 @@ def write_lock(path: Path, version: str, lock: Lock) -> bool:
     return True
 
 
-class _Reader:
+def write_upstream(path: Path, upstream: Upstream) -> None:
+    """Record a version that was rebased to; what a person wrote of it stays."""
+    document = tomlkit.parse(path.read_bytes().decode("utf-8"))
+    tables: Any = document["upstream"]
+    if upstream.version not in tables:
+        table = tomlkit.table()
+        table["revision"] = upstream.revision
+        table["torch"] = upstream.torch
+        table["sdist"] = asdict(upstream.sdist)
+        table["donor"] = asdict(upstream.donor)
+        tables[upstream.version] = table
+    table = tables[upstream.version]
+    for name, content in (
+        ("lock", asdict(upstream.lock)),
+        ("rebased", asdict(upstream.rebased) if upstream.rebased else {}),
+    ):
+        if content and (name not in table or table[name].unwrap() != content):
+            table[name] = content
+    write_atomically(path, tomlkit.dumps(document).encode("utf-8"))
+
+
+class Reader:
     """Takes typed values out of the parsed file, naming what is wrong."""
 
     def __init__(self, path: Path) -> None:
@@ -139,6 +175,15 @@ class _Reader:
 
     def number(self, table: Any, key: str, where: str = "") -> int:
         return int(self._get(table, key, int, where))
+
+    def rebased(self, table: Any, where: str) -> Rebased | None:
+        if "rebased" not in table:
+            return None
+        raw = self.table(table, "rebased", where)
+        name = f"{where}.rebased"
+        patches = self.table(raw, "patches", name)
+        digests = {key: self.text(patches, key, f"{name}.patches") for key in patches}
+        return Rebased(self.text(raw, "source", name), digests)
 
     def artifact(self, table: Any, key: str, where: str) -> Artifact:
         raw = self.table(table, key, where)

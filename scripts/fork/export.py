@@ -90,11 +90,11 @@ def export(
         state.refuse_uncommitted(repository)
         formatted = format_commits(repository, known.base)
         new = formatted.series
-        _refuse_foreign_changes(folder, known.files, new)
-        before = _read_files(folder)
+        refuse_foreign_changes(folder, known.files, new)
+        before = read_files(folder)
         if new.files != before:
-            _prove(layout, upstream, formatted, offline, say)
-        _write(folder, new, before)
+            prove(layout, upstream, formatted, offline, say)
+        write(folder, new, before)
         lock = Lock(known.base, new.digest, repository.tree_id(formatted.tip))
         changed = config.write_lock(layout.config, version, lock)
         # The same tree under canonical commits: no file of the work tree changes.
@@ -109,7 +109,7 @@ def export(
     return changed or new.files != before
 
 
-def _prove(
+def prove(
     layout: Layout, upstream: Upstream, formatted: Formatted, offline: bool, say: Say
 ) -> None:
     """Apply the new patches from nothing: they must give the very same commits."""
@@ -126,14 +126,18 @@ def _prove(
         )
 
 
-def _read_files(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Read every file of a series folder, listed or not."""
     names = series.patch_files(folder) | {series.SERIES_FILE}
     paths = (folder / name for name in sorted(names))
     return {path.name: path.read_bytes() for path in paths if path.is_file()}
 
 
-def _refuse_foreign_changes(
-    folder: Path, known: Mapping[str, str], new: Series
+def refuse_foreign_changes(
+    folder: Path,
+    known: Mapping[str, str],
+    new: Series,
+    since: str = "the build tree was applied",
 ) -> None:
     """Refuse to overwrite what changed on disk since the tree was applied.
 
@@ -141,17 +145,17 @@ def _refuse_foreign_changes(
     leaves it so, and running it again must finish the work.
     """
     ours = state.digests(new)
-    for name, content in _read_files(folder).items():
+    for name, content in read_files(folder).items():
         digest = sha256(content).hexdigest()
         if digest not in (known.get(name), ours.get(name)):
             raise ForkError(
-                f"{shown(folder / name)} was changed or added since the build tree was "
-                "applied and would be lost: take it back from git or move it away, or "
-                "keep your commits with scripts/apply --set-aside and cherry-pick them."
+                f"{shown(folder / name)} was changed or added since {since} and would "
+                "be lost: take it back from git or move it away, or keep your commits "
+                "with scripts/apply --set-aside and cherry-pick them."
             )
 
 
-def _write(folder: Path, new: Series, before: Mapping[str, bytes]) -> None:
+def write(folder: Path, new: Series, before: Mapping[str, bytes]) -> None:
     """Put the files in place; what can fail is done before anything is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     changed = {

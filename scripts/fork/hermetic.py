@@ -64,6 +64,10 @@ _SETTINGS = {
     "core.safecrlf": "false",
     "diff.suppressBlankEmpty": "false",
     "gc.auto": "0",
+    # Remembered resolutions would apply where nobody looks.
+    "rerere.enabled": "false",
+    "merge.conflictStyle": "diff3",
+    "merge.renames": "true",
     "i18n.commitEncoding": "UTF-8",
     "i18n.logOutputEncoding": "UTF-8",
 }
@@ -108,12 +112,9 @@ class Hermetic(gitpython.Git):
 
     def output(self, *arguments: str, **options: Any) -> bytes:
         """Run a git command and return exactly what it prints."""
-        settings: list[str] = []
-        for key, value in _SETTINGS.items():
-            settings += ["-c", f"{key}={value}"]
         try:
             printed = self.execute(
-                ["git", *settings, *arguments],
+                ["git", *_settings(), *arguments],
                 stdout_as_string=False,
                 strip_newline_in_stdout=False,
                 **options,
@@ -123,10 +124,26 @@ class Hermetic(gitpython.Git):
         assert isinstance(printed, bytes)
         return printed
 
+    def attempt(self, *arguments: str, **options: Any) -> tuple[int, bytes]:
+        """Run a git command whose failure is an answer: status and output."""
+        status, printed, _ = self.execute(
+            ["git", *_settings(), *arguments],
+            stdout_as_string=False,
+            strip_newline_in_stdout=False,
+            with_extended_output=True,
+            with_exceptions=False,
+            **options,
+        )
+        return status, printed
+
     def execute(self, *arguments: Any, **options: Any) -> Any:
         """Start git as GitPython does, but from a clean environment."""
         with _without_git_variables():
             return super().execute(*arguments, **options)
+
+
+def _settings() -> list[str]:
+    return [part for item in _SETTINGS.items() for part in ("-c", "=".join(item))]
 
 
 @contextlib.contextmanager

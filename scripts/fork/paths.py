@@ -32,6 +32,11 @@ class Layout:
         return self.root / "upstream.toml"
 
     @property
+    def releases(self) -> Path:
+        """The file that pins further releases, for rebases."""
+        return self.root / "upstream-releases.toml"
+
+    @property
     def build(self) -> Path:
         """Everything that can be made again."""
         return self.root / "build"
@@ -47,6 +52,10 @@ class Layout:
     def tree(self, version: str) -> Path:
         """Return the git work tree in which the patches are edited."""
         return self.build / f"vllm-{version}"
+
+    def rebase(self, version: str) -> Path:
+        """Return the git work tree of a rebase to a version, while it lasts."""
+        return self.build / f"rebase-{version}"
 
     def pristine(self, version: str) -> Path:
         """Return the folder of the unpatched sources."""

@@ -56,3 +56,14 @@ def patched(template: Path, tmp_path: Path) -> made_up.Project:
     shutil.copytree(template / "cache", tmp_path / "cache")
     shutil.copytree(template / "project", tmp_path / "project")
     return made_up.Project(Layout(tmp_path / "project"), [])
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that is the whole of pip's world."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return folder

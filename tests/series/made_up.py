@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fork import apply as applying
 from fork import config, export, fetch, verify
+from fork import rebase as rebasing
 from fork.paths import PROJECT_ROOT, Layout
 
 SCRIPTS = PROJECT_ROOT / "scripts"
@@ -71,7 +72,12 @@ class Project:
     @property
     def upstream(self) -> config.Upstream:
         """The default version, as upstream.toml has it now."""
-        return config.load(self.layout.config).upstream()
+        return self.settings.upstream()
+
+    @property
+    def settings(self) -> config.Config:
+        """The whole of upstream.toml."""
+        return config.load(self.layout.config)
 
     @property
     def tree(self) -> Path:
@@ -107,6 +113,38 @@ class Project:
             offline=True,
             update=update,
             say=self.said.append,
+        )
+
+    def rebase(self, to: str) -> None:
+        """Run scripts/rebase --to."""
+        rebasing.begin(
+            self.layout, self.settings, to, offline=True, say=self.said.append
+        )
+
+    def go_on(self) -> None:
+        """Run scripts/rebase --continue."""
+        rebasing.resume(self.layout, self.settings, offline=True, say=self.said.append)
+
+    def skip(self) -> None:
+        """Run scripts/rebase --skip."""
+        rebasing.skip(self.layout, self.settings, offline=True, say=self.said.append)
+
+    def release(self, version: str, changes: Mapping[str, str | None]) -> None:
+        """Publish a version again, with other files than the made-up ones."""
+        content = files(version)
+        for path, text in changes.items():
+            content.pop(path, None)
+            if text is not None:
+                content[path] = (0o664, text.encode())
+        pinned = self.settings.upstream(version).sdist
+        data = pack(version, content)
+        (fetch.folder() / pinned.file).write_bytes(data)
+        text = self.layout.config.read_text()
+        text = text.replace(pinned.sha256, hashlib.sha256(data).hexdigest())
+        begin = text.index(f'file = "{pinned.file}"')
+        size = f"size = {pinned.size}"
+        self.layout.config.write_text(
+            text[:begin] + text[begin:].replace(size, f"size = {len(data)}", 2)
         )
 
     def commit(self, path: str, old: str, new: str, message: str) -> None:

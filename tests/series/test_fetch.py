@@ -15,17 +15,6 @@ from made_up import Project
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that is the whole of pip's world."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    return folder
-
-
-@pytest.fixture
 def sdist(project: Project) -> Artifact:
     """Return a pinned sdist that the cache does not have."""
     artifact = project.upstream.sdist
