@@ -151,7 +151,7 @@ def drift(
         raise typer.Exit(1)
 
 
-cli_rebase.register(app, say)
+cli_rebase.register(app, _out, say)
 
 
 def main() -> int:

@@ -122,6 +122,24 @@ class Repository:
                 return command
         return None
 
+    def files(self, revision: str, *places: str) -> dict[str, bytes]:
+        """Read the files of a commit below some paths, without a work tree."""
+        listing = self.run("ls-tree", "-r", "-z", revision, "--", *places)
+        entries = [entry.split("\t", 1) for entry in listing.split("\0") if entry]
+        blobs = [fields.split()[2] for fields, _ in entries]
+        with tempfile.TemporaryFile() as stream:
+            stream.write("".join(f"{blob}\n" for blob in blobs).encode())
+            stream.seek(0)
+            data = self.run_bytes("cat-file", "--batch", istream=stream)
+        found: dict[str, bytes] = {}
+        start = 0
+        for _, path in entries:
+            head = data.index(b"\n", start)
+            size = int(data[start:head].split()[2])
+            found[path] = data[head + 1 : head + 1 + size]
+            start = head + size + 2
+        return found
+
     def commits(self, base: str, tip: str = "HEAD") -> list[str]:
         """List the commits after `base` up to `tip`, oldest first."""
         output = self.run("rev-list", "--reverse", "--topo-order", f"{base}..{tip}")

@@ -20,6 +20,11 @@ def cache_dir() -> Path:
     return base / "vllm-kunlun"
 
 
+def upstreams() -> Path:
+    """Return the git repository that keeps imported releases, shared likewise."""
+    return cache_dir() / "upstreams.git"
+
+
 @dataclass(frozen=True)
 class Layout:
     """The places inside one clone of the project."""

@@ -127,13 +127,15 @@ def _without(
     repository: Repository, merged: str, paths: Mapping[str, object], onto: str
 ) -> str:
     """Take the files in conflict back to how they were."""
+    lines = [
+        repository.run("ls-tree", onto, "--", path) or f"0 {'0' * 40}\t{path}"
+        for path in paths
+    ]
     with tempfile.TemporaryDirectory(dir=repository.git_dir) as folder:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         repository.run("read-tree", merged, env=index)
-        for path in paths:
-            repository.run("update-index", "--force-remove", "--", path, env=index)
-            if entry := repository.run("ls-tree", onto, "--", path):
-                mode, _, blob = entry.partition("\t")[0].split()
-                where = f"{mode},{blob},{path}"
-                repository.run("update-index", "--add", "--cacheinfo", where, env=index)
+        with (Path(folder) / "entries").open("w+b") as stream:
+            stream.write("".join(f"{line}\n" for line in lines).encode())
+            stream.seek(0)
+            repository.run("update-index", "--index-info", istream=stream, env=index)
         return repository.run("write-tree", env=index)

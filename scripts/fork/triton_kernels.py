@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +48,19 @@ class Kernel:
 
 def scan(tree: Path) -> list[Kernel]:
     """List the kernels of the unpacked `tree`, sorted by module and name."""
+    return scan_sources(
+        {
+            file.relative_to(tree).as_posix(): file.read_text("utf-8")
+            for place in PLACES
+            for file in _files(tree / place)
+        }
+    )
+
+
+def scan_sources(files: Mapping[str, str]) -> list[Kernel]:
+    """List the kernels of a tree given as texts by path; others than V2's are left."""
     sources = {
-        _module(tree, file): file.read_text("utf-8")
-        for place in PLACES
-        for file in _files(tree / place)
+        module_name(path): text for path, text in files.items() if _is_place(path)
     }
     launched = {
         name
@@ -74,9 +83,15 @@ def _files(place: Path) -> list[Path]:
     return [place] if place.exists() else []
 
 
-def _module(tree: Path, file: Path) -> str:
-    parts = file.relative_to(tree).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def _is_place(path: str) -> bool:
+    return path.endswith(".py") and any(
+        path == place or path.startswith(f"{place}/") for place in PLACES
+    )
+
+
+def module_name(path: str) -> str:
+    """Return the module that a file of the tree is."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _jitted(module: ast.Module) -> Iterator[ast.FunctionDef]:
