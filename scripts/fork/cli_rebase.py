@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands behind scripts/rebase and scripts/pin."""
+"""The commands behind scripts/rebase, review and pin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from fork import check as checking
-from fork import config, rebase, releases, report
+from fork import config, rebase, releases, report, review
 from fork.errors import ForkError
 from fork.fetch import Say
 from fork.files import write_atomically
@@ -92,6 +92,22 @@ def register(app: typer.Typer, out: Console, say: Say) -> None:
             rebase.skip(layout, settings, offline=offline, say=say)
         else:
             rebase.abort(layout, say=say)
+
+    @app.command("review")
+    def review_command(
+        old: Annotated[
+            str, typer.Argument(help="A version, revision, or REV:VERSION.")
+        ],
+        new: Annotated[str, typer.Argument(help="Likewise; . is what is here.")] = ".",
+        diff: Annotated[
+            bool, typer.Option("--diff", help="Print the whole diff of the trees.")
+        ] = False,
+        offline: Offline = False,
+    ) -> None:
+        """Show what changed between two states of the series."""
+        layout = Layout()
+        settings = config.load(layout.config)
+        review.review(layout, settings, old, new, diff=diff, offline=offline, say=say)
 
     @app.command()
     def pin(

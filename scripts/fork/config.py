@@ -85,11 +85,18 @@ class Config:
 def load(path: Path) -> Config:
     """Read and check upstream.toml."""
     try:
-        data: dict[str, Any] = tomlkit.parse(path.read_text("utf-8")).unwrap()
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ForkError(
             f"{path} is missing: run the tools from a complete clone of the project."
         ) from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> Config:
+    """Check what is, or once was, in upstream.toml."""
+    try:
+        data: dict[str, Any] = tomlkit.parse(content.decode("utf-8")).unwrap()
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise ForkError(f"{shown(path)} is not valid TOML: {error}.") from None
     reader = Reader(path)
