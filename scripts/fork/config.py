@@ -138,23 +138,34 @@ def write_lock(path: Path, version: str, lock: Lock) -> bool:
 
 def write_upstream(path: Path, upstream: Upstream) -> None:
     """Record a version that was rebased to; what a person wrote of it stays."""
-    document = tomlkit.parse(path.read_bytes().decode("utf-8"))
+    text = path.read_bytes().decode("utf-8")
+    document = tomlkit.parse(text)
     tables: Any = document["upstream"]
-    if upstream.version not in tables:
-        table = tomlkit.table()
-        table["revision"] = upstream.revision
-        table["torch"] = upstream.torch
-        table["sdist"] = asdict(upstream.sdist)
-        table["donor"] = asdict(upstream.donor)
-        tables[upstream.version] = table
-    table = tables[upstream.version]
-    for name, content in (
-        ("lock", asdict(upstream.lock)),
-        ("rebased", asdict(upstream.rebased) if upstream.rebased else {}),
-    ):
-        if content and (name not in table or table[name].unwrap() != content):
-            table[name] = content
-    write_atomically(path, tomlkit.dumps(document).encode("utf-8"))
+    if upstream.version in tables:
+        table = tables[upstream.version]
+        table["lock"].update(asdict(upstream.lock))
+        if upstream.rebased and table.get("rebased") != asdict(upstream.rebased):
+            table["rebased"] = asdict(upstream.rebased)
+        new = tomlkit.dumps(document)
+    else:
+        new = _with_table(text, upstream)
+    write_atomically(path, new.encode("utf-8"))
+
+
+def _with_table(text: str, upstream: Upstream) -> str:
+    """Put a new version behind the last one, before what is said of the next table."""
+    content = asdict(upstream)
+    del content["version"]
+    if upstream.rebased is None:
+        del content["rebased"]
+    table = tomlkit.dumps({"upstream": {upstream.version: content}})
+    lines = text.splitlines(keepends=True)
+    headers = [n for n, line in enumerate(lines) if line.startswith("[")]
+    last = max(n for n in headers if lines[n].startswith("[upstream."))
+    end = min([n for n in headers if n > last], default=len(lines))
+    while end > last and (not lines[end - 1].strip() or lines[end - 1][0] == "#"):
+        end -= 1
+    return "".join([*lines[:end], "\n", table, *lines[end:]])
 
 
 class Reader:

@@ -357,7 +357,12 @@ def test_a_pinned_release_becomes_a_maintained_version(patched: Project) -> None
     text = patched.layout.config.read_text()
     begin, end = text.index('[upstream."1.1"]'), text.index('[upstream."1.2"]')
     release = patched.settings.upstream("1.1")
-    patched.layout.config.write_text(text[:begin] + text[end:])
+    # What stands before a later table belongs to that one.
+    later = '\n# On weights.\n[weights.x]\nfile = "x"\n'
+    later += 'project = "x"\nversion = "1"\nsize = 1\n'
+    later += f'sha256 = "{release.sdist.sha256}"\n'
+    before = text[:begin] + text[end:].rstrip() + "\n"
+    patched.layout.config.write_text(before + later)
     pinned = releases.Release("1.1", "2.12.0", release.sdist, None)
     releases.write(patched.layout.releases, {"1.1": pinned})
     refused(patched, r"vLLM 1\.1 has no donor wheel")
@@ -369,7 +374,12 @@ def test_a_pinned_release_becomes_a_maintained_version(patched: Project) -> None
     assert (new.revision, new.torch, new.sdist) == (1, "2.12.0", release.sdist)
     assert new.rebased is not None
     assert [*new.rebased.patches] == ["a.patch", "b.patch"]
-    assert text[:begin] in patched.layout.config.read_text()
+    written = patched.layout.config.read_text()
+    assert written.startswith(f'{before}\n[upstream."1.1"]\nrevision = 1\n')
+    assert written.endswith(later)
+    table = written[len(before) : -len(later)]
+    patched.rebase("1.1")
+    assert patched.layout.config.read_text() == before + table + later
 
 
 def test_an_interrupted_end_is_taken_up(
