@@ -16,8 +16,9 @@ namespace vllm_kunlun {
 // The batch's layout, computed on the host from what the scheduler says. All of it is
 // host memory, whatever the device.
 //
-// Requests come in the scheduler's order and go out by their number of tokens, so that
-// decodes precede prefills; equals keep their order.
+// Requests come in the scheduler's order and go out with those of first_num_tokens
+// ahead, the rest by their number of tokens, so that decodes precede prefills; equals
+// keep their order.
 // Written: the first num_reqs entries of every output, one more of the two sums; beyond
 // them query_start_loc repeats its last value to [max_num_reqs], and seq_len_bound is 0
 // in [num_reqs, num_reqs_padded). order[i] is the place in the scheduler's order of
@@ -40,6 +41,7 @@ struct PlanStep {
   int32_t* batch_computed;             // [max_num_reqs]
   int32_t* seq_len_bound;              // [max_num_reqs]
   bool* is_prefilling;                 // [max_num_reqs]
+  int64_t first_num_tokens;            // 1 orders by the number of tokens alone
   int64_t num_new_sampled;             // logits of a request beside those of its drafts
   int64_t num_reqs;
   int64_t num_reqs_padded;

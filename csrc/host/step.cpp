@@ -12,10 +12,14 @@ namespace {
 void order_by_length(const PlanStep& a) {
   const int64_t n = a.num_reqs;
   std::iota(a.order, a.order + n, 0);
-  const bool in_order = std::is_sorted(a.num_tokens, a.num_tokens + n);
+  const int64_t first = a.first_num_tokens;
+  const auto precedes = [first](int32_t x, int32_t y) {
+    return x == first || y == first ? x == first && y != first : x < y;
+  };
+  const bool in_order = std::is_sorted(a.num_tokens, a.num_tokens + n, precedes);
   if (!in_order) {
     std::stable_sort(a.order, a.order + n, [&](int32_t x, int32_t y) {
-      return a.num_tokens[x] < a.num_tokens[y];
+      return precedes(a.num_tokens[x], a.num_tokens[y]);
     });
   }
   a.order[n] = in_order ? 0 : 1;

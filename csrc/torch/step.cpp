@@ -19,7 +19,8 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
                const Tensor& order, const Tensor& idx_mapping,
                const Tensor& cu_num_logits, const Tensor& query_start_loc,
                const Tensor& batch, const Tensor& is_prefilling,
-               int64_t num_new_sampled, int64_t num_reqs, int64_t num_reqs_padded) {
+               int64_t first_num_tokens, int64_t num_new_sampled, int64_t num_reqs,
+               int64_t num_reqs_padded) {
   const OpCheck check("plan_step", inputs);
   const int64_t most = prefill_len.numel();
   check.in_range("num_reqs", num_reqs, 0, most + 1);
@@ -45,6 +46,7 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
       out + 4 * most,
       out + 5 * most,
       check.flat<bool>("is_prefilling", is_prefilling, most),
+      first_num_tokens,
       num_new_sampled,
       num_reqs,
       num_reqs_padded,
@@ -178,7 +180,8 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "computed_prefill, Tensor num_computed_tokens, "
       "Tensor(a!) order, Tensor(b!) idx_mapping, Tensor(c!) cu_num_logits, "
       "Tensor(d!) query_start_loc, Tensor(e!) batch, Tensor(f!) is_prefilling, "
-      "int num_new_sampled, int num_reqs, int num_reqs_padded) -> ()");
+      "int first_num_tokens, int num_new_sampled, int num_reqs, "
+      "int num_reqs_padded) -> ()");
   m.def(
       "prepare_step(Tensor(a!) input_ids, Tensor(b!) positions, Tensor(c!) seq_lens, "
       "Tensor(d!) logits_indices, Tensor(e!) expanded_idx_mapping, "

@@ -57,9 +57,10 @@ scheduled = st.builds(
     padding=st.integers(0, 3),
     num_new=st.integers(0, 1),
     rows=st.permutations(range(MAX_REQS)),
+    first=st.integers(1, 9),
 )
 def test_plans_are_the_same(
-    requests: list[Scheduled], padding: int, num_new: int, rows: list[int]
+    requests: list[Scheduled], padding: int, num_new: int, rows: list[int], first: int
 ) -> None:
     """One call of ours lays a batch out as upstream's Python does."""
     states = RequestState(MAX_REQS, 64, 64, 8, 100, CPU)
@@ -80,7 +81,7 @@ def test_plans_are_the_same(
     )
     padded = min(len(requests) + padding, MAX_REQS)
     plans = [
-        planner(states, PackedArrays(MAX_REQS, CPU))(output, padded, num_new)
+        planner(states, PackedArrays(MAX_REQS, CPU), first)(output, padded, num_new)
         for planner in (NumpyPlanner, FusedPlanner)
     ]
     for f in fields(Plan):

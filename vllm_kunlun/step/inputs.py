@@ -14,6 +14,7 @@ from vllm_kunlun.step.packed import VIEWS, PackedArrays
 from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner, Plan
 from vllm_kunlun.step.tables import BatchedBlockTables
 from vllm_kunlun.switches import Switches
+from vllm_kunlun.upstream import copy_shared_blocks, first_num_tokens
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -56,7 +57,7 @@ class StepInputs:
         # Captured graphs read the batch's offsets where the runner has them.
         buffers.query_start_loc = self.packed.query_start_loc
         planner = FusedPlanner if switches.hostvec else NumpyPlanner
-        self.plan = planner(states, self.packed)
+        self.plan = planner(states, self.packed, first_num_tokens(runner))
         num_logits = runner.max_num_reqs * (1 + runner.num_speculative_steps)
         i32 = {"dtype": torch.int32, "device": runner.device}
         self.logits_indices = torch.zeros(
@@ -116,6 +117,7 @@ class StepInputs:
             runner.kv_block_zeroer.zero_block_ids(
                 scheduler_output.new_block_ids_to_zero
             )
+        copy_shared_blocks(runner, scheduler_output)
 
     def prepare(
         self,

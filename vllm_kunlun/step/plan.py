@@ -41,11 +41,15 @@ class Plan:
 class FusedPlanner:
     """Plans a step in one call of ours.
 
-    Its buffers hold one step: a plan is good until the next one is made.
+    Its buffers hold one step: a plan is good until the next one is made. Requests of
+    `first` tokens lead the batch; with 1, fewer tokens simply precede more.
     """
 
-    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
+    def __init__(
+        self, states: "RequestState", packed: PackedArrays, first: int = 1
+    ) -> None:
         n = states.max_num_reqs
+        self.first = first
         self.row_of = states.req_id_to_index.__getitem__
         self.packed = packed
         self._inputs = torch.zeros(3, n, dtype=torch.int32)
@@ -84,6 +88,7 @@ class FusedPlanner:
             *host[:3],
             self._batch,
             self._is_prefilling,
+            self.first,
             num_new_sampled,
             n,
             num_reqs_padded,
@@ -120,7 +125,10 @@ class FusedPlanner:
 class NumpyPlanner:
     """Plans a step array by array, as upstream does."""
 
-    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
+    def __init__(
+        self, states: "RequestState", packed: PackedArrays, first: int = 1
+    ) -> None:
+        self.first = first
         self.states = states
         self.packed = packed
 
@@ -132,7 +140,7 @@ class NumpyPlanner:
         drafts = output.scheduled_spec_decode_tokens
         states = self.states
         n = len(counts)
-        req_ids = sorted(counts, key=counts.__getitem__)
+        req_ids = sorted(counts, key=lambda r: (counts[r] != self.first, counts[r]))
         num_tokens = np.array([counts[r] for r in req_ids], np.int32)
         num_drafts = np.array([len(drafts.get(r, ())) for r in req_ids], np.int32)
         _, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from vllm_kunlun import ops
 from vllm_kunlun.step import sampling
 from vllm_kunlun.switches import Switches
+from vllm_kunlun.upstream import splits_prompts
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -29,7 +30,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
     post_update = PostUpdate(runner)
     # With pipeline parallelism a batch lives on while later ones are prepared, so
     # that none of its buffers may be one that stays: upstream's stages allocate.
-    fixed_buffers = not runner.use_pp
+    fixed_buffers = not runner.use_pp and not splits_prompts(runner.vllm_config)
     batch_meta = switches.batch_meta and fixed_buffers
     hostvec = switches.hostvec and fixed_buffers
     inputs = StepInputs(runner, switches) if batch_meta or hostvec else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-from fork.build import contents, stamps
+from fork.build import contents, staging, stamps
 from fork.build.environment import variables
 from fork.build.steps import Command, run, say
 from fork.config import Upstream
@@ -89,7 +89,7 @@ class Builder:
         sources = [root / name for name in (*_SOURCES, *_SOURCE_FOLDERS)]
         digest = stamps.digest_of_files(root, _without_products(sources))
         inputs = {"sources": digest, "compiler": _compiler()} | _toolchain()
-        inputs["target"] = self.target
+        inputs |= {"target": self.target, "version": self.fork_version}
         settings = {}
         if self.xpu:
             inputs["xtdk"] = _version_of([f"{os.environ['CLANG_PATH']}/bin/clang++"])
@@ -97,14 +97,23 @@ class Builder:
             settings["SKBUILD_CMAKE_DEFINE"] = "VLLM_KUNLUN_XPU=ON"
 
         def build(folder: Path) -> Path:
-            wheel = self._pip_wheel(root, folder / "wheel", "vllm-kunlun", settings)
+            place = self._sources(_without_products(sources), folder / "sources")
+            wheel = self._pip_wheel(place, folder / "wheel", "vllm-kunlun", settings)
             contents.check_kunlun(wheel, self.fork_version, xpu=self.xpu)
             return wheel
 
         return self._once("vllm_kunlun", stamps.key(inputs), build)
 
+    def _sources(self, sources: list[Path], folder: Path) -> Path:
+        """Return our sources as this upstream version wants them."""
+        root = self.layout.root
+        if staging.version_of(root) == self.fork_version:
+            return root
+        torch = self.upstream.torch
+        return staging.stage(root, sources, folder, self.fork_version, torch)
+
     def _once(self, name: str, key: str, build: Callable[[Path], Path]) -> Path:
-        label = f"{name}-{self.target}"
+        label = f"{name}-{self.target}-{self.fork_version}"
         if wheel := stamps.find(self.dist, label, key):
             say(f"{shown(wheel)} is there")
             return wheel

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between the maintained vLLM versions, for our own code.
+
+Everything else here serves all of them. Each difference is asked of what upstream has,
+not of its version number, and goes away with the last version that lacks it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
+
+
+def first_num_tokens(runner: "ModelRunnerV2") -> int:
+    """Return the number of tokens whose requests lead a batch.
+
+    0.26.0 puts the decodes that verify all their drafts first; 0.25.1 orders by the
+    number of tokens alone, of which 1 is the least.
+    """
+    from vllm.v1.worker.gpu import model_runner
+
+    uniform_first = hasattr(model_runner, "sort_batch_req_ids")
+    return runner.decode_query_len if uniform_first else 1
+
+
+def copy_shared_blocks(runner: "ModelRunnerV2", output: "SchedulerOutput") -> None:
+    """Copy the blocks that a request shares in part, as 0.26.0's scheduler asks."""
+    if copies := getattr(output, "kv_cache_block_copies", None):
+        from vllm.v1.worker.utils import copy_kv_cache_blocks_inplace
+
+        num_blocks = runner.kv_cache_config.num_blocks
+        copy_kv_cache_blocks_inplace(runner.kv_caches, num_blocks, copies)
+
+
+def splits_prompts(config: "VllmConfig") -> bool:
+    """Whether ranks share a prompt, which 0.26.0 can and only upstream's stages do."""
+    return bool(config.parallel_config.prefill_context_parallel_size > 1)
