@@ -35,6 +35,8 @@ class Change(str, Enum):
 
     NEW = "new"
     GONE = "gone"
+    MOVED = "moved"
+    MOVED_AND_CHANGED = "moved and changed"
     SIGNATURE = "signature changed"
     BODY = "body changed"
 
@@ -139,6 +141,7 @@ def drift(
     """Compare a tree's kernels with the lock."""
     present = {kernel.key: kernel for kernel in found}
     changes: dict[Key, Change] = {}
+    ops = dict(ops)
     for key in locked.keys() | present.keys():
         if key not in present:
             changes[key] = Change.GONE
@@ -148,7 +151,24 @@ def drift(
             changes[key] = Change.SIGNATURE
         elif locked[key].body != present[key].body:
             changes[key] = Change.BODY
+    for key in sorted(key for key, change in changes.items() if change is Change.GONE):
+        others = [k for k, change in changes.items() if change is Change.NEW]
+        if place := _new_place(locked[key], [present[k] for k in sorted(others)]):
+            same = locked[key].body == place.body
+            del changes[key]
+            changes[place.key] = Change.MOVED if same else Change.MOVED_AND_CHANGED
+            ops[place.key] = ops.get(key, "")
     return [Drift(changes[key], *key, ops.get(key, "")) for key in sorted(changes)]
+
+
+def _new_place(gone: Kernel, others: Iterable[Kernel]) -> Kernel | None:
+    """Return the kernel of the same name in another module that is most like `gone`."""
+    found = [kernel for kernel in others if kernel.name == gone.name]
+    found.sort(
+        key=lambda k: (k.body == gone.body, _signature(k) == _signature(gone)),
+        reverse=True,
+    )
+    return found[0] if found else None
 
 
 def _signature(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:

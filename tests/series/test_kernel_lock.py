@@ -99,6 +99,31 @@ def test_drift(tmp_path: Path, old: str, new: str, change: Change) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("Takes a step", "Steps", Change.MOVED),
+        ("x_ptr + n)", "x_ptr - n)", Change.MOVED_AND_CHANGED),
+    ],
+)
+def test_a_kernel_in_another_module_has_moved(
+    tmp_path: Path, old: str, new: str, change: Change
+) -> None:
+    """It keeps its op; what is new beside it stays new."""
+    locked = {k.key: k for k in kernels_of(tmp_path / "old", SOURCE)}
+    file = tree_of(tmp_path / "new", SOURCE.replace("_step_kernel", "_other_kernel"))
+    moved = file / "vllm/v1/worker/gpu/more/steps.py"
+    moved.parent.mkdir()
+    moved.write_text(SOURCE.replace(old, new).replace("def helper", "def helper2"))
+    found = kernel_lock.drift(locked, scan(file), OPS)
+    elsewhere = "vllm.v1.worker.gpu.more.steps"
+    assert [str(drift) for drift in found] == [
+        f"{change.value}: _step_kernel of {elsewhere} (our op step)",
+        f"new: helper2 of {elsewhere} (no op of ours)",
+        f"new: _other_kernel of {MODULE} (no op of ours)",
+    ]
+
+
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
     """And writing the same again changes nothing."""
     kernels = kernels_of(tmp_path, SOURCE)
