@@ -44,7 +44,7 @@ lint() {
     for tests in tests/*/; do "$bin/mypy" "$tests" || return; done &&
     git ls-files 'csrc/*.h' 'csrc/*.cpp' |
     xargs "$bin/clang-format" --dry-run --Werror &&
-    scripts/verify
+    scripts/verify --all
 }
 
 unit() { pytest tests/unit; }

@@ -104,11 +104,16 @@ def verify(
     update: Annotated[
         bool, typer.Option("--update", help="Write what came out into upstream.toml.")
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Verify all maintained versions.")
+    ] = False,
 ) -> None:
     """Prove that the series applies strictly and exports to the same bytes."""
     layout, upstream = _settings(version)
+    known = config.load(layout.config).upstreams
     try:
-        verifying.verify(layout, upstream, offline=offline, update=update, say=say)
+        for one in known.values() if every else [upstream]:
+            verifying.verify(layout, one, offline=offline, update=update, say=say)
     except verifying.NotAFixpoint as error:
         _err.print(f"error: {error}", markup=False)
         _out.print(error.fix, markup=False, end="")

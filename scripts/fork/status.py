@@ -9,6 +9,7 @@ from fork import message, series, state
 from fork.config import Upstream
 from fork.errors import ForkError, shown
 from fork.paths import Layout
+from fork.transplant import content_digest
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,28 @@ def status(layout: Layout, upstream: Upstream) -> Status:
         if locked
         else "The series is not the one that upstream.toml locks: run scripts/verify."
     ]
+    notes += _rebased_notes(layout, upstream)
     return Status(rows, [*notes, _tree_note(layout, upstream, patches)])
+
+
+def _rebased_notes(layout: Layout, upstream: Upstream) -> list[str]:
+    """Say whether the series that this one was made from has changed since."""
+    made = upstream.rebased
+    if made is None:
+        return []
+    source = layout.series_dir(made.source)
+    now = {
+        name: content_digest(patch)
+        for name, patch in series.read(source).patches.items()
+    }
+    if now == dict(made.patches):
+        return [f"It was made from {shown(source)} as that is now."]
+    names = now.keys() | made.patches.keys()
+    changed = sorted(name for name in names if now.get(name) != made.patches.get(name))
+    return [
+        f"It was made from an older {shown(source)} (now other: {', '.join(changed)}): "
+        f"run scripts/rebase --to {upstream.version}."
+    ]
 
 
 def _row(name: str, content: bytes) -> Row:

@@ -7,6 +7,7 @@ import ast
 import email
 import hashlib
 import os
+import shutil
 import sys
 import types
 import zipfile
@@ -16,7 +17,7 @@ from typing import Any
 
 import made_up
 import pytest
-from fork import config, fetch, verify
+from fork import config, fetch, rebase, series, status, verify
 from fork.paths import Layout
 from packaging.version import parse
 
@@ -42,6 +43,39 @@ def test_hostile_settings_give_the_locked_tree(
     monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(CACHE.parent))
     lock = verify.verify(Elsewhere(), UPSTREAM, offline=True, say=lambda _: None)
     assert lock == UPSTREAM.lock
+
+
+def other_versions() -> list[str]:
+    """Versions whose series was made from the default one as that is now."""
+    upstreams = config.load(LAYOUT.config).upstreams.values()
+    return [
+        one.version
+        for one in upstreams
+        if one.rebased
+        and any("as that is now" in note for note in status.status(LAYOUT, one).notes)
+        and (CACHE / one.sdist.file).exists()
+    ]
+
+
+@pytest.mark.skipif(not other_versions(), reason="run scripts/rebase --to first")
+def test_a_rebase_again_gives_the_same_patches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(CACHE.parent))
+    elsewhere = Layout(tmp_path / "project")
+    for name in ("patches", "kernel-locks"):
+        shutil.copytree(LAYOUT.root / name, elsewhere.root / name)
+    (elsewhere.root / "vllm_kunlun").mkdir()
+    for name in ("upstream.toml", "vllm_kunlun/kernels.py"):
+        shutil.copy(LAYOUT.root / name, elsewhere.root / name)
+    version = other_versions()[-1]
+    said: list[str] = []
+    settings = config.load(elsewhere.config)
+    rebase.begin(elsewhere, settings, version, offline=True, say=said.append)
+    assert [line for line in said if line[0] == "[" and "as before" not in line] == []
+    folder = LAYOUT.series_dir(version)
+    assert series.read(elsewhere.series_dir(version)) == series.read(folder)
+    assert elsewhere.config.read_text() == LAYOUT.config.read_text()
 
 
 def functions(

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fork import config, rebase_state, releases, transplant
+from fork import config, rebase_state, releases, status, transplant
 from fork import rebase as rebasing
 from fork.errors import ForkError
 from fork.rebase import Stopped
@@ -316,6 +316,20 @@ def test_a_second_rebase_keeps_what_was_resolved(patched: Project) -> None:
         "[3/3] c.patch: clean",
     ]
     assert (patched.layout.tree("1.1") / "pkg/lines.py").read_text() == lines
+
+
+def test_status_says_whether_the_source_has_changed(patched: Project) -> None:
+    def notes() -> str:
+        upstream = patched.settings.upstream("1.1")
+        return " ".join(status.status(patched.layout, upstream).notes)
+
+    patched.rebase("1.1")
+    assert "patches/1.0 as that is now" in notes()
+    patched.commit("unix.txt", "first", "1st", message("third", "c.patch"))
+    patched.export()
+    assert "(now other: c.patch): run scripts/rebase --to 1.1." in notes()
+    patched.rebase("1.1")
+    assert "patches/1.0 as that is now" in notes()
 
 
 def test_a_changed_patch_is_not_kept_as_it_was(patched: Project) -> None:
