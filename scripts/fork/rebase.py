@@ -66,7 +66,7 @@ def begin(
             )
         patches = series.read(layout.series_dir(old.version))
         apply.check_locked(layout, old, patches)
-        earlier = _earlier(layout, new)
+        earlier = _earlier(layout, new, old.version)
         for version in (old.version, new.version):
             apply.refuse_work(layout.tree(version), version)
         archives = [
@@ -100,7 +100,7 @@ def _set_up(
         need_git(repository)
         repository.run("update-ref", _BACKUP.format(version=old.version), applied.tip)
         base = import_sdist(repository, archives[1], new.sdist)
-        known = _reusable(repository, base, new, old.version, earlier)
+        made = _made_before(repository, base, new, earlier)
         commits = repository.commits(applied.base, applied.tip)
         branch = state.branch_name(new.version)
         repository.run("checkout", "--quiet", "-B", branch, base)
@@ -112,10 +112,7 @@ def _set_up(
             replaces=state.digests(earlier),
             base=base,
             tip=base,
-            items=[
-                _item(name, commit, known.get(content_digest(patches.patches[name])))
-                for name, commit in zip(patches.names, commits, strict=True)
-            ],
+            items=_items(patches, commits, made, new),
         )
         rebase_state.save(repository, work)
         os.rename(temporary, folder)
@@ -182,35 +179,48 @@ def _number(work: Rebase) -> str:
     return f"[{work.position + 1}/{len(work.items)}]"
 
 
-def _earlier(layout: Layout, new: Upstream) -> Series:
+def _earlier(layout: Layout, new: Upstream, source: str) -> Series:
     """Return what patches/NEW holds from an earlier rebase, as it is locked."""
     folder = layout.series_dir(new.version)
     if not series.patch_files(folder):
         return Series({})
     patches = series.read(folder)
     apply.check_locked(layout, new, patches)
+    if new.rebased is None or new.rebased.source != source:
+        raise ForkError(
+            f"{shown(folder)} holds a series that was not made from that of vLLM "
+            f"{source} and would be lost: move it away, or choose another --from."
+        )
     return patches
 
 
-def _reusable(
-    repository: Repository, base: str, new: Upstream, source: str, earlier: Series
+def _made_before(
+    repository: Repository, base: str, new: Upstream, earlier: Series
 ) -> Mapping[str, str]:
-    """Map what patches change to the commits that an earlier rebase made of them.
-
-    A patch that was dropped then has no commit: an empty name.
-    """
-    if new.rebased is None or new.rebased.source != source:
+    """Apply what an earlier rebase made, and map the patches to their commits."""
+    if not earlier.names:
         return {}
     applied = apply.apply_series(repository, base, new.version, earlier, lambda _: None)
     repository.run("update-ref", _BACKUP.format(version=new.version), applied.tip)
     commits = repository.commits(base, applied.tip)
-    made = dict(zip(earlier.names, commits, strict=True))
-    digests = new.rebased.patches.items()
-    return {digest: made.get(name, "") for name, digest in digests}
+    return dict(zip(earlier.names, commits, strict=True))
 
 
-def _item(name: str, commit: str, before: str | None) -> Item:
-    return Item(name, commit, before or None, dropped=before == "")
+def _items(
+    patches: Series, commits: list[str], made: Mapping[str, str], new: Upstream
+) -> list[Item]:
+    """List what is to be done: the old series, then what only the target has."""
+    sources = new.rebased.patches if new.rebased else {}
+    names = {digest: name for name, digest in sources.items()}
+    items = []
+    for (name, patch), commit in zip(patches.patches.items(), commits, strict=True):
+        known = names.get(content_digest(patch))
+        before = made.get(known) if known else None
+        dropped = known is not None and before is None
+        items.append(Item(name, commit, before, dropped=dropped))
+    taken = {item.name for item in items} | sources.keys()
+    own = [name for name in made if name not in taken]
+    return items + [Item(name, made[name], made[name], own=True) for name in own]
 
 
 def _advance(layout: Layout, settings: Config, offline: bool, say: Say) -> None:

@@ -67,7 +67,9 @@ def _before(folder: Path) -> dict[str, bytes]:
 def _originals(repository: Repository, work: Rebase) -> dict[str, str]:
     """Digest the patches that were taken over or dropped."""
     return {
-        item.name: content_digest(repository.patch(item.commit)) for item in work.items
+        item.name: content_digest(repository.patch(item.commit))
+        for item in work.items
+        if not item.own
     }
 
 

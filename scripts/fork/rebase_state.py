@@ -26,6 +26,7 @@ class Item:
         before: its commit in the earlier rebase to the same version, if that was
             made from the same change.
         dropped: whether it was dropped in that earlier rebase.
+        own: whether only the target's series has it.
         outcome: an `Outcome`, once there is one.
     """
 
@@ -33,6 +34,7 @@ class Item:
     commit: str
     before: str | None = None
     dropped: bool = False
+    own: bool = False
     outcome: str | None = None
 
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fork import config, rebase_state, releases, status, transplant
+from fork import config, export, rebase_state, releases, status, transplant
 from fork import rebase as rebasing
 from fork.errors import ForkError
 from fork.rebase import Stopped
@@ -330,6 +330,28 @@ def test_status_says_whether_the_source_has_changed(patched: Project) -> None:
     assert "(now other: c.patch): run scripts/rebase --to 1.1." in notes()
     patched.rebase("1.1")
     assert "patches/1.0 as that is now" in notes()
+
+
+def test_a_patch_of_the_target_alone_is_kept(patched: Project) -> None:
+    patched.rebase("1.1")
+    tree = patched.layout.tree("1.1")
+    (tree / "unix.txt").write_text("mine\n")
+    for command in (["add", "-A"], ["commit", "-q", "-m", message("own", "z.patch")]):
+        subprocess.run(["git", *command], cwd=tree, check=True)
+    upstream = patched.settings.upstream("1.1")
+    export.export(patched.layout, upstream, offline=True, say=patched.said.append)
+    for _ in range(2):
+        patched.said.clear()
+        patched.rebase("1.1")
+        assert rows(patched)[2:] == ["[3/3] z.patch: as before"]
+    assert (patched.layout.tree("1.1") / "unix.txt").read_text() == "mine\n"
+
+
+def test_a_series_of_other_origin_is_not_overwritten(patched: Project) -> None:
+    patched.rebase("1.1")
+    text = patched.layout.config.read_text()
+    patched.layout.config.write_text(text.replace('source = "1.0"', 'source = "0.9"'))
+    refused(patched, "holds a series that was not made from that of vLLM 1.0")
 
 
 def test_a_changed_patch_is_not_kept_as_it_was(patched: Project) -> None:
