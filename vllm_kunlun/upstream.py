@@ -5,12 +5,16 @@ Everything else here serves all of them. Each difference is asked of what upstre
 not of its version number, and goes away with the last version that lacks it.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.outputs import LogprobsTensors
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
+    from vllm.v1.worker.gpu.sample.sampler import Sampler
 
 
 def first_num_tokens(runner: "ModelRunnerV2") -> int:
@@ -32,6 +36,17 @@ def copy_shared_blocks(runner: "ModelRunnerV2", output: "SchedulerOutput") -> No
 
         num_blocks = runner.kv_cache_config.num_blocks
         copy_kv_cache_blocks_inplace(runner.kv_caches, num_blocks, copies)
+
+
+def topk_scores(sampler: "Sampler") -> "Callable[..., LogprobsTensors]":
+    """Return upstream's function for logprobs, which 0.26.0 lets report logits, too."""
+    from vllm.v1.worker.gpu.sample import logprob
+
+    if hasattr(logprob, "compute_topk_logprobs"):
+        scores: Callable[..., LogprobsTensors] = logprob.compute_topk_logprobs
+        return scores
+    of_logits = sampler.logprobs_mode in ("raw_logits", "processed_logits")
+    return partial(logprob.compute_topk_scores, logits_mode=of_logits)
 
 
 def splits_prompts(config: "VllmConfig") -> bool:

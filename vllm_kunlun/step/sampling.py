@@ -15,6 +15,7 @@ import torch
 
 from vllm_kunlun.step.wanted import Wanted, mask_rows, wanted_by
 from vllm_kunlun.switches import Switches
+from vllm_kunlun.upstream import topk_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +138,7 @@ class FusedSampling:
         from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
 
         reports = wanted.logprobs != NO_LOGPROBS or wanted.token_ids > 0
-        keeps_raw = reports and sampler.logprobs_mode == "raw_logprobs"
+        keeps_raw = reports and sampler.logprobs_mode.startswith("raw_")
         masks = None
         if grammar_output is not None and grammar_output.structured_output_request_ids:
             # Raw logprobs and counts of NaN are those of masked logits.
@@ -464,15 +465,13 @@ class FusedSampling:
         num_sampled: torch.Tensor,
     ) -> "LogprobsTensors | None":
         """Return the logprobs that the batch wants, as upstream computes them."""
-        from vllm.v1.worker.gpu.sample.logprob import compute_topk_logprobs
-
         if verifier is not None:
             # Upstream takes the counts before requests in the middle of their prefill
             # are set to 0; these have a token too.
             return verifier._get_logprobs_tensors(
                 input_batch, sampled, num_sampled.clamp(min=1), logits
             )
-        return compute_topk_logprobs(
+        return topk_scores(sampler)(
             logits,
             max(wanted.logprobs, 0),
             sampled.view(-1),

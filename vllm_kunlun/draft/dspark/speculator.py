@@ -4,6 +4,7 @@
 Upstream's, but for the parts of a drafting step whose switch is on.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,9 +104,10 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         model_state: "ModelState",
         kv_cache_config: "KVCacheConfig",
         block_tables: "BlockTables",
+        *of_target: Any,
     ) -> None:
-        """Take over the KV cache's layout."""
-        super().set_attn(model_state, kv_cache_config, block_tables)
+        """Take over the KV cache's layout; 0.26.0 adds what the target model has."""
+        super().set_attn(model_state, kv_cache_config, block_tables, *of_target)
         groups = self.draft_kv_cache_group_ids
         self._block_tables = [block_tables.input_block_tables[gid] for gid in groups]
         self._block_sizes = [block_tables.kernel_block_sizes[gid] for gid in groups]
@@ -237,7 +239,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         num_reqs_padded: int,
         num_tokens_padded: int,
         num_query_per_req: int | None = None,
-        causal: bool = False,
+        causal: bool | Mapping[int, bool] = False,
     ) -> dict[str, Any] | None:
         """Return the draft's attention metadata, by layer: ``KUNLUN_DRAFT_CACHE``."""
         if self._views is not None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a drafting step's metadata is made of: part of ``KUNLUN_DRAFT_CACHE``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,11 @@ class DraftViews:
         return found
 
     def attn_metadata(
-        self, num_reqs: int, num_reqs_padded: int, num_tokens: int, causal: bool
+        self,
+        num_reqs: int,
+        num_reqs_padded: int,
+        num_tokens: int,
+        causal: bool | Mapping[int, bool],
     ) -> dict[str, Any]:
         """Return the draft's attention metadata, by its layers.
 
@@ -61,7 +66,8 @@ class DraftViews:
             num_reqs: requests of the batch.
             num_reqs_padded: the same with padding.
             num_tokens: query rows, with padding.
-            causal: whether a query row looks only at the rows before it.
+            causal: whether a query row looks only at the rows before it, for all KV
+                cache groups or by group.
         """
         from vllm.v1.attention.backend import CommonAttentionMetadata
 
@@ -82,7 +88,7 @@ class DraftViews:
                 max_query_len=s.num_query_per_req,
                 block_table_tensor=views.block_tables[gid],
                 slot_mapping=views.slot_mappings[gid],
-                causal=causal,
+                causal=causal if isinstance(causal, bool) else causal.get(gid, True),
             )
             for group in s.attn_groups[gid]:
                 built = group.get_metadata_builder(0).build(

@@ -105,7 +105,7 @@ class NgramSpeculator(BaseSpeculator):
     def init_cudagraph_manager(self, cudagraph_mode: "CUDAGraphMode") -> None:
         """Do nothing: there is no model to capture."""
 
-    def capture(self, attn_states: Any) -> None:
+    def capture(self, *attn_states: Any) -> None:
         """Do nothing: there is no model to capture."""
 
     def propose(
