@@ -29,6 +29,16 @@ struct SampledStep {
   int64_t num_reqs;
 };
 
+// How far a match is followed back, and how its length is classed for what it is worth:
+// 1, 2, 3, 4, 5 to 7, 8 to 15, 16 tokens and more.
+inline constexpr int64_t kLongestMatch = 16;
+inline constexpr int64_t kLengthClasses = 7;
+
+inline int64_t length_class(int64_t match_len) {
+  if (match_len < 5) return match_len - 1;
+  return match_len < 8 ? 4 : match_len < 16 ? 5 : 6;
+}
+
 // Grid (num_reqs).
 //
 // Looks for the longest suffix of the request's tokens, of min_len to max_len tokens,
@@ -36,8 +46,9 @@ struct SampledStep {
 // are the tokens that followed there. Where they reach T they go on with the drafts
 // themselves, so that a loop of any period gives num_steps drafts.
 //
-// Written, of the request's row: match_len, the suffix' length or 0; num_drafts, how
-// many drafts there are: 0 without a match, else num_steps, but never a draft at or
+// Written, of the request's row: match_len, on how many tokens the end of the request
+// and that occurrence agree, counted up to kLongestMatch or max_len, or 0; num_drafts,
+// how many drafts there are: 0 without a match, else num_steps, but never a draft at or
 // after max_model_len - 1, which could not be followed by a token; draft_tokens, those,
 // then 0 up to num_steps; without drafts the old ones stay.
 //
@@ -69,9 +80,9 @@ struct NgramDraft {
 // are worth their verification.
 //
 // Learning. A trial is one draft of a request's, whether it was verified or not: row of
-// start, length, match length - min_len, tokens compared so far, then the num_steps
+// start, length, class of the match, tokens compared so far, then the num_steps
 // tokens. It is compared with what was sampled at [start, T): per place, in order, up
-// to the first that differs. Each comparison counts at its match length and place, in
+// to the first that differs. Each comparison counts at its class and place, in
 // the request's row and in the pool's, the last one:
 //   tried = decay * tried + 1,  accepted = decay * accepted + (equal ? 1 : 0),
 // with pool_decay in the pool. After the last comparison the next draft is the trial.
@@ -88,14 +99,12 @@ struct AdaptDraftLength {
   SampledStep step;
   int32_t* num_drafts;  // [max_num_reqs], read and written
   int32_t* trials;      // [max_num_reqs, 4 + num_steps]
-  float* tried;         // [max_num_reqs + 1, num_lens, num_steps]
+  float* tried;         // [max_num_reqs + 1, kLengthClasses, num_steps]
   float* accepted;      // as tried
   float* chance;        // [>= num_reqs, num_steps]
   const int64_t* draft_tokens;
   int64_t draft_tokens_stride;
   const int32_t* match_len;  // [max_num_reqs]
-  int64_t min_len;
-  int64_t num_lens;
   int64_t num_steps;
   int64_t max_num_reqs;
   float decay;

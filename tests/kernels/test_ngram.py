@@ -25,6 +25,11 @@ PARAMETERS: dict[str, float] = {
 }
 
 
+def as_int(values: Sequence[int]) -> torch.Tensor:
+    """Return `values` as the ops take them."""
+    return torch.tensor(values, dtype=torch.int32)
+
+
 def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int]:
     """Return the longest suffix' length and where its last occurrence ends, or 0, 0."""
     for length in range(min(high, len(tokens)), low - 1, -1):
@@ -33,6 +38,21 @@ def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int]:
             if tokens[end - length : end] == suffix:
                 return length, end
     return 0, 0
+
+
+def agreement(tokens: Sequence[int], end: int, high: int) -> int:
+    """Return on how many tokens the end and what ends at `end` agree."""
+    length = 0
+    while length < min(max(high, 16), end) and (
+        tokens[end - 1 - length] == tokens[-1 - length]
+    ):
+        length += 1
+    return length
+
+
+def class_of(length: int) -> int:
+    """Return the class of a match."""
+    return [n >= min(length, 16) for n in (1, 2, 3, 4, 7, 15, 16)].index(True)
 
 
 def continuation(tokens: Sequence[int], end: int, count: int) -> list[int]:
@@ -78,7 +98,7 @@ class Machine:
         self.total_len = a.tensor("total_len", torch.zeros(slots))
         self.prefill_len = a.tensor("prefill_len", torch.zeros(slots))
         self.trials = a.tensor("trials", torch.full((slots, 4 + steps), 3))
-        shape = (slots + 1, lens, steps)
+        shape = (slots + 1, 7, steps)
         self.tried = a.tensor("tried", torch.full(shape, 5.0), torch.float32)
         self.accepted = a.tensor("accepted", torch.full(shape, 2.0), torch.float32)
         self.chance = a.tensor("chance", torch.zeros(slots, steps), torch.float32)
@@ -114,7 +134,6 @@ class Machine:
         self, slots: list[int], sampled: list[int], query: list[int], seq: list[int]
     ) -> None:
         """Launch both ops as the speculator does."""
-        as_int = lambda x: torch.tensor(x, dtype=torch.int32)  # noqa: E731
         starts = as_int([0, *np.cumsum(query).tolist()])
         step = (
             as_int(slots), starts, as_int(seq), self.prefill_len, as_int(sampled),
@@ -129,8 +148,7 @@ class Machine:
         self.found = self.num_drafts[slots].tolist()
         OPS.adapt_draft_length(
             self.num_drafts, self.trials, self.tried, self.accepted, self.chance,
-            self.draft_tokens, self.match_len, *step, self.low,
-            self.high - self.low + 1, *PARAMETERS.values(),
+            self.draft_tokens, self.match_len, *step, *PARAMETERS.values(),
         )  # fmt: skip
 
     def expect(self, slots: list[int], sampled: list[int], begins: list[bool]) -> None:
@@ -146,6 +164,7 @@ class Machine:
                 continue
             room = max(0, self.max_model_len - len(state.tokens) - 1)
             match, end = suffix_match(state.tokens, self.low, self.high)
+            match = agreement(state.tokens, end, self.high) if match else 0
             state.match = match if room else 0
             count = min(room, self.steps) if match else 0
             state.drafts = continuation(state.tokens, end, count)
@@ -179,7 +198,7 @@ class Machine:
             state.compared = state.compared + 1 if right else len(state.trial)
         if state.compared >= len(state.trial) and state.drafts:
             state.trial, state.compared = list(state.drafts), 0
-            state.start, state.trial_class = len(state.tokens), state.match - self.low
+            state.start, state.trial_class = len(state.tokens), class_of(state.match)
 
     def chances(self, slot: int) -> list[float]:
         """Return the chance that each draft is accepted."""
@@ -187,7 +206,7 @@ class Machine:
         result, product = [], np.float32(1)
         weight = np.float32(PARAMETERS["pool_weight"])
         for k in range(len(state.drafts)):
-            at = state.match - self.low, k
+            at = class_of(state.match), k
             pool = self.np_accepted[-1][at] / self.np_tried[-1][at]
             hits = self.np_accepted[slot][at] + weight * pool
             product = product * (hits / (self.np_tried[slot][at] + weight))
@@ -279,7 +298,7 @@ def test_upstream(tokens: list[int], low: int, more: int, k: int) -> None:
     machine = Machine(slots=1, steps=k, low=low, high=high, max_model_len=64)
     machine.step({0: (True, tokens, 0)})
     ours = machine.draft_tokens[0, : machine.found[0]].tolist()
-    length = int(machine.match_len[0])
+    length, _ = suffix_match(tokens, low, high)
     assert bool(ours) == bool(theirs)
     ends = [
         e for e in range(length, len(tokens))
@@ -324,7 +343,6 @@ def test_long_history_costs_no_more() -> None:
 def arguments() -> dict[str, Any]:
     """Return valid arguments of `ngram_draft`."""
     machine = Machine()
-    as_int = lambda x: torch.tensor(x, dtype=torch.int32)  # noqa: E731
     machine.total_len.fill_(2)
     return {
         "draft_tokens": machine.draft_tokens,
@@ -362,8 +380,6 @@ def length_arguments() -> dict[str, Any]:
         **{name: step[name] for name in names},
         "all_token_ids": machine.tokens,
         "total_len": step["total_len"],
-        "min_len": 1,
-        "num_lens": 3,
         **PARAMETERS,
     }
 
@@ -417,7 +433,6 @@ def test_bad_argument(argument: str, value: object, message: str) -> None:
             torch.zeros(20, dtype=torch.int32),
             "trials must be of at least 21 elements, but is of 20",
         ),
-        ("num_lens", 0, "num_lens must be"),
         (
             "num_drafts",
             torch.tensor([0, 0, 4], dtype=torch.int32),

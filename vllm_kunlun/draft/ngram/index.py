@@ -35,10 +35,10 @@ class MatchIndex:
         return int(self.entries.nbytes + self.indexed_len.nbytes)
 
 
-# How likely the first draft after a match of this many tokens is right, and each
-# draft after one that was; a longer match counts as the longest here.
-_FIRST = {1: 0.2, 2: 0.4, 3: 0.55, 4: 0.7}
-_NEXT = {1: 0.6, 2: 0.7, 3: 0.8, 4: 0.85}
+# By class of the match's length (1, 2, 3, 4, 5 to 7, 8 to 15, 16 tokens and more): how
+# likely the first draft is right, and each draft after one that was.
+_FIRST = (0.2, 0.4, 0.55, 0.65, 0.75, 0.85, 0.92)
+_NEXT = (0.6, 0.7, 0.8, 0.85, 0.88, 0.92, 0.95)
 _PRIOR_WEIGHT = 20.0
 
 
@@ -49,8 +49,8 @@ class Acceptance:
     Attributes:
         trials: [max_num_reqs, 4 + num_steps], int32, a draft of each request's that is
             being compared with what comes.
-        tried: [max_num_reqs + 1, num_lens, num_steps], float32, fading counts of
-            comparisons by match length and place; the last row is all requests'.
+        tried: [max_num_reqs + 1, classes, num_steps], float32, fading counts of
+            comparisons by class of match and place; the last row is all requests'.
         accepted: the same, of those that were right.
         chance: [max_num_reqs, num_steps], float32, that a draft is accepted.
     """
@@ -61,17 +61,14 @@ class Acceptance:
     chance: torch.Tensor
 
     @staticmethod
-    def make(
-        max_num_reqs: int, lengths: range, num_steps: int, device: torch.device
-    ) -> "Acceptance":
+    def make(max_num_reqs: int, num_steps: int, device: torch.device) -> "Acceptance":
         """Make counts that know nothing of a request, and priors of all."""
-        shape = (max_num_reqs + 1, len(lengths), num_steps)
+        shape = (max_num_reqs + 1, len(_FIRST), num_steps)
         tried = torch.zeros(shape, device=device)
         accepted = torch.zeros(shape, device=device)
         tried[-1] = _PRIOR_WEIGHT
-        for row, length in enumerate(min(n, max(_FIRST)) for n in lengths):
-            accepted[-1, row, 0] = _PRIOR_WEIGHT * _FIRST[length]
-            accepted[-1, row, 1:] = _PRIOR_WEIGHT * _NEXT[length]
+        accepted[-1] = _PRIOR_WEIGHT * torch.tensor(_NEXT, device=device)[:, None]
+        accepted[-1, :, 0] = _PRIOR_WEIGHT * torch.tensor(_FIRST, device=device)
         return Acceptance(
             torch.zeros(max_num_reqs, 4 + num_steps, dtype=torch.int32, device=device),
             tried,

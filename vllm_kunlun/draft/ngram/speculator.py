@@ -72,19 +72,17 @@ class NgramSpeculator(BaseSpeculator):
             )
         self._acceptance: Acceptance | None = None
         if config.adaptive_draft_length:
-            self._acceptance = Acceptance.make(
-                max_num_reqs, self._lengths, num_steps, device
-            )
+            self._acceptance = Acceptance.make(max_num_reqs, num_steps, device)
         ops.load()
         logger.info_once(
-            "DSpark drafts from each request's own tokens: the %s matches of the "
-            "last %d to %d tokens (%.1f MiB of index), %s %d drafts.",
-            "indexed" if keeps_index else "searched",
-            config.prompt_lookup_min,
-            config.prompt_lookup_max,
-            self._index.nbytes / 2**20 if self._index is not None else 0.0,
+            "DSpark drafts from each request's own tokens: %s %d drafts after a match "
+            "of %d tokens or more, %s.",
             "up to" if config.adaptive_draft_length else "always",
             num_steps,
+            config.prompt_lookup_min,
+            f"found in an index of {self._index.nbytes / 2**20:.1f} MiB"
+            if self._index is not None
+            else "searched for in all tokens",
         )
 
     def attach(self, runner: "ModelRunnerV2", stages: "FusedStages") -> "FusedStages":
@@ -170,8 +168,6 @@ class NgramSpeculator(BaseSpeculator):
                 state.draft_tokens,
                 self._match_len,
                 *step,
-                self._lengths[0],
-                len(self._lengths),
                 DECAY,
                 POOL_DECAY,
                 POOL_WEIGHT,
