@@ -57,7 +57,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "adaptive": {},
     "all drafts": {"adaptive_draft_length": False},
     "chunked prefill": {"max_num_batched_tokens": 48, "max_num_seqs": 4},
-    "preemption": {"num_gpu_blocks_override": 30, "max_num_seqs": 8},
+    "preemption": {"num_gpu_blocks_override": 18, "max_num_seqs": 12},
     "max_model_len": {"max_model_len": 128, "max_num_seqs": 5},
     "async": {"async": True, "max_num_batched_tokens": 64},
     "async all drafts": {"async": True, "adaptive_draft_length": False},
