@@ -242,23 +242,21 @@ def test_padded_drafts_are_not_accepted(bigram_model: Path, bigram_draft: Path) 
 
 def test_rows_without_a_draft() -> None:
     """What is verified is -1 behind a request's drafts and throughout a padded row."""
-    from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
+    from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
 
-    sampler = RejectionSampler.__new__(RejectionSampler)
-    state = SimpleNamespace(num_drafts=torch.tensor([9, 1, 2], dtype=torch.int32))
-    sampler.sampler = SimpleNamespace(req_states=state)
+    runner = ModelRunnerV2.__new__(ModelRunnerV2)
     batch: Any = SimpleNamespace(
-        input_ids=torch.arange(100, 109, dtype=torch.int32),
-        logits_indices=torch.arange(9),
+        logits_indices=torch.arange(9) + 2,
         expanded_idx_mapping=torch.tensor([2, 2, 2, 1, 1, 1, 0, 0, 0]),
         expanded_local_pos=torch.tensor([0, 1, 2] * 3),
         is_prefilling_np=np.array([False, False, True]),
         num_draft_tokens_per_req=np.array([2, 2, 2]),
-        cu_num_logits_np=np.array([0, 3, 6, 9]),
+        query_start_loc_np=np.array([2, 5, 8, 11]),
     )
-    rows = sampler.drafts_to_verify(batch).tolist()
-    assert rows == [100, 101, 102, 103, 104, -1, 106, -1, -1]
-    state.num_drafts = None
-    rows = sampler.drafts_to_verify(batch).tolist()
-    assert rows == [100, 101, 102, 103, 104, 105, 106, -1, -1]
-    assert batch.input_ids.tolist() == list(range(100, 109))
+    lengths = torch.tensor([9, 1, 2], dtype=torch.int32)
+    for num_drafts, short in ((None, 107), (lengths, -1)):
+        batch.input_ids = torch.arange(100, 112, dtype=torch.int32)
+        runner.req_states = SimpleNamespace(num_drafts=num_drafts)
+        runner._mark_missing_drafts(batch)
+        rows = [100, 101, 102, 103, 104, 105, 106, short, 108, -1, -1, 111]
+        assert batch.input_ids.tolist() == rows
