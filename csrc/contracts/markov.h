@@ -19,11 +19,13 @@ namespace vllm_kunlun {
 // token is 0. Only the order of accumulation may differ from upstream's, which can
 // matter where two logits are that close.
 //
-// A row of w2 whose norm rules it out is not read: |w1 . w2| <= |w1| |w2|.
+// A row of w2 whose norm rules it out is not read: |w1 . w2| <= |w1| |w2|. How often
+// that fails decides what the kernel costs, so that it is counted.
 //
 // Two launches for a step. find_markov_best, over blocks of kMarkovBlock tokens,
 // writes block_max[b, i] and block_argmax[b, i]: the largest logit and its token in one
-// or more of the blocks 0 .. b, block b among them. choose_markov_draft, over requests,
+// or more of the blocks 0 .. b, block b among them; and block_products[b], how many
+// products of two rows that took for all requests. choose_markov_draft, over requests,
 // writes draft_tokens[i, step] from them, in the target's vocabulary: d2t is what to
 // add to a token of the draft's.
 struct MarkovArgmax {
@@ -31,6 +33,7 @@ struct MarkovArgmax {
   int64_t draft_tokens_stride;
   float* block_max;         // [num_blocks, num_reqs]
   int32_t* block_argmax;    // [num_blocks, num_reqs]
+  int32_t* block_products;  // [num_blocks]
   const void* base_logits;  // [num_reqs, num_steps, vocab_size]
   int64_t req_stride;
   int64_t step_stride;

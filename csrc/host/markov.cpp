@@ -98,6 +98,9 @@ bool any_reaches(const float* x, float least, int64_t n) {
   return hits != 0;
 }
 
+// Requests that share a look at the head's weights.
+constexpr int64_t kTile = 16;
+
 struct Best {
   float logit;
   int64_t token;
@@ -107,36 +110,68 @@ struct Best {
   }
 };
 
-void find_best(const MarkovArgmax& a, int64_t block, int64_t req, Best& best) {
-  const int64_t first = block * kMarkovBlock;
-  const int64_t n = std::min(kMarkovBlock, a.vocab_size - first);
-  const int64_t previous =
-      a.step == 0 ? a.anchors[req * a.anchor_stride]
-                  : a.draft_tokens[req * a.draft_tokens_stride + a.step - 1];
+// A request's view of a block of the vocabulary.
+struct Row {
   float base_buffer[kChunk];
   float w1_buffer[kChunk];
   float limit[kChunk];
-  const float* base =
-      as_float(a.base_logits, a.type,
-               req * a.req_stride + a.step * a.step_stride + first, n, base_buffer);
-  const float* w1 = as_float(a.w1, a.type, previous * a.rank, a.rank, w1_buffer);
-  const auto take = [&](int64_t i) {
-    float w2_buffer[kChunk];
-    const float* w2 = as_float(a.w2, a.type, (first + i) * a.rank, a.rank, w2_buffer);
+  const float* base;
+  const float* w1;
+  Best best;
+  int32_t products;
+
+  void open(const MarkovArgmax& a, int64_t req, int64_t first, int64_t n) {
+    const int64_t previous =
+        a.step == 0 ? a.anchors[req * a.anchor_stride]
+                    : a.draft_tokens[req * a.draft_tokens_stride + a.step - 1];
+    const int64_t begin = req * a.req_stride + a.step * a.step_stride + first;
+    base = as_float(a.base_logits, a.type, begin, n, base_buffer);
+    w1 = as_float(a.w1, a.type, previous * a.rank, a.rank, w1_buffer);
+    const float norm = std::sqrt(dot(w1, w1, a.rank)) * (1 + 0x1p-15f);
+    limits(base, a.w2_norms + first, norm, slack_of(a.type), n, limit);
+    products = 0;
+  }
+
+  void take(const MarkovArgmax& a, const float* w2, int64_t first, int64_t i) {
     const float bias = round_to(a.type, dot(w1, w2, a.rank));
     best.take(round_to(a.type, base[i] + bias), first + i);
+    ++products;
+  }
+};
+
+// What the block changes of the best tokens of `count` requests.
+void look_at(const MarkovArgmax& a, int64_t block, Row* rows, int64_t count) {
+  const int64_t first = block * kMarkovBlock;
+  const int64_t n = std::min(kMarkovBlock, a.vocab_size - first);
+  float buffer[kChunk];
+  const auto w2_row = [&](int64_t i) {
+    return as_float(a.w2, a.type, (first + i) * a.rank, a.rank, buffer);
   };
 
-  const float norm = std::sqrt(dot(w1, w1, a.rank)) * (1 + 0x1p-15f);
-  limits(base, a.w2_norms + first, norm, slack_of(a.type), n, limit);
   // The best token is often the best one without its bias: then few others can be.
-  const int64_t likely = find_largest(base, n).index;
-  if (limit[likely] >= best.logit) take(likely);
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t likely = find_largest(rows[r].base, n).index;
+    if (rows[r].limit[likely] >= rows[r].best.logit) {
+      rows[r].take(a, w2_row(likely), first, likely);
+    }
+  }
   for (int64_t i = 0; i < n; i += kGroup) {
     const int64_t group_end = std::min(i + kGroup, n);
-    if (!any_reaches(limit + i, best.logit, group_end - i)) continue;
-    for (int64_t j = i; j < group_end; ++j) {
-      if (limit[j] >= best.logit) take(j);
+    int64_t open[kTile];
+    int64_t num_open = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      if (any_reaches(rows[r].limit + i, rows[r].best.logit, group_end - i)) {
+        open[num_open++] = r;
+      }
+    }
+    for (int64_t j = i; num_open > 0 && j < group_end; ++j) {
+      const float* w2 = nullptr;
+      for (int64_t k = 0; k < num_open; ++k) {
+        Row& row = rows[open[k]];
+        if (!(row.limit[j] >= row.best.logit)) continue;
+        if (w2 == nullptr) w2 = w2_row(j);
+        row.take(a, w2, first, j);
+      }
     }
   }
 }
@@ -145,17 +180,27 @@ void find_best(const MarkovArgmax& a, int64_t block, int64_t req, Best& best) {
 
 void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  Row rows[kTile];
   for (int64_t block = begin; block < end; ++block) {
-    for (int64_t req = 0; req < a.num_reqs; ++req) {
-      const int64_t out = block * a.num_reqs + req;
-      Best best{kLowest, std::numeric_limits<int32_t>::max()};
-      // What the blocks before have found rules out more of this one's.
-      if (block > begin) {
-        best = {a.block_max[out - a.num_reqs], a.block_argmax[out - a.num_reqs]};
+    const int64_t first = block * kMarkovBlock;
+    const int64_t n = std::min(kMarkovBlock, a.vocab_size - first);
+    a.block_products[block] = 0;
+    for (int64_t tile = 0; tile < a.num_reqs; tile += kTile) {
+      const int64_t count = std::min(kTile, a.num_reqs - tile);
+      const int64_t out = block * a.num_reqs + tile;
+      for (int64_t r = 0; r < count; ++r) {
+        rows[r].open(a, tile + r, first, n);
+        rows[r].best = {kLowest, std::numeric_limits<int32_t>::max()};
+        // What the blocks before have found rules out more of this one's.
+        const int64_t before = out + r - a.num_reqs;
+        if (block > begin) rows[r].best = {a.block_max[before], a.block_argmax[before]};
       }
-      find_best(a, block, req, best);
-      a.block_max[out] = best.logit;
-      a.block_argmax[out] = static_cast<int32_t>(best.token);
+      look_at(a, block, rows, count);
+      for (int64_t r = 0; r < count; ++r) {
+        a.block_max[out + r] = rows[r].best.logit;
+        a.block_argmax[out + r] = static_cast<int32_t>(rows[r].best.token);
+        a.block_products[block] += rows[r].products;
+      }
     }
   }
 }

@@ -27,10 +27,10 @@ void check_indices(const OpCheck& check, const MarkovArgmax& a,
 
 template <void (*kLaunch)(const MarkovArgmax&)>
 void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
-                   const Tensor& block_argmax, const Tensor& base_logits,
-                   const Tensor& w1, const Tensor& w2, const Tensor& w2_norms,
-                   const OptionalTensor& d2t, const Tensor& anchors,
-                   int64_t anchor_stride) {
+                   const Tensor& block_argmax, const Tensor& block_products,
+                   const Tensor& base_logits, const Tensor& w1, const Tensor& w2,
+                   const Tensor& w2_norms, const OptionalTensor& d2t,
+                   const Tensor& anchors, int64_t anchor_stride) {
   const OpCheck check("markov_argmax", draft_tokens);
   if (base_logits.dim() != 3) {
     check.fail("base_logits", "of 3 dimensions",
@@ -58,6 +58,7 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
       draft_tokens.stride(0),
       check.flat<float>("block_max", block_max, num_blocks * num_reqs),
       check.flat<int32_t>("block_argmax", block_argmax, num_blocks * num_reqs),
+      check.flat<int32_t>("block_products", block_products, num_blocks),
       check.float_rows("base_logits", base_logits.select(1, 0), base_logits.stride(0),
                        num_reqs),
       base_logits.stride(0),
@@ -92,8 +93,9 @@ void on_host(const MarkovArgmax& a) {
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
   m.def(
       "markov_argmax(Tensor(a!) draft_tokens, Tensor(b!) block_max, "
-      "Tensor(c!) block_argmax, Tensor base_logits, Tensor w1, Tensor w2, "
-      "Tensor w2_norms, Tensor? d2t, Tensor anchors, int anchor_stride) -> ()");
+      "Tensor(c!) block_argmax, Tensor(d!) block_products, Tensor base_logits, "
+      "Tensor w1, Tensor w2, Tensor w2_norms, Tensor? d2t, Tensor anchors, "
+      "int anchor_stride) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {

@@ -77,6 +77,7 @@ class Markov:
             "draft_tokens": arena.blank("draft_tokens", shape, torch.int64),
             "block_max": torch.empty(blocks * self.num_reqs),
             "block_argmax": torch.empty(blocks * self.num_reqs, dtype=torch.int32),
+            "block_products": arena.blank("block_products", (blocks,)),
             **self.values(),
         }
         kunlun.markov_argmax(**{**call, **replaced})
@@ -151,6 +152,18 @@ def test_drawn_weights(dtype: torch.dtype) -> None:
     missed = logits.amax(-1) - logits.gather(2, drafts[..., None])[..., 0]
     last_place = {torch.float32: 2**-20, torch.bfloat16: 2**-4, torch.float16: 2**-7}
     assert float(missed.max()) <= last_place[dtype]
+
+
+@pytest.mark.parametrize(("scale", "least", "most"), [(0.0, 5, 25), (8.0, 5120, 5130)])
+def test_products(scale: float, least: int, most: int) -> None:
+    """Tokens that their norm rules out take no product; what they take is counted."""
+    markov = Markov(num_reqs=1, num_steps=1, vocab=5 * BLOCK, rank=64, scale=scale)
+    values = markov.values()
+    values["base_logits"][0, 0] = torch.arange(5 * BLOCK) % 4001
+    arena = Arena()
+    markov.run(arena, base_logits=values["base_logits"])
+    products = int(arena.buffers["block_products"][64:-64].sum())
+    assert least <= products <= most
 
 
 def test_nothing_above_minus_infinity() -> None:

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 BLOCK = 1024
 MAX_RANK = 1024
 
+# The share of the head's products up to which the call is cheaper than a matrix product
+# and what upstream does with its result; and for how many steps upstream's way is gone
+# where more are taken.
+WORTH_IT = 0.2
+STEPS_OUT = 31
+
 
 class MarkovArgmax:
     """Drafts greedily from base logits and a Markov head.
@@ -38,6 +44,18 @@ class MarkovArgmax:
         num_blocks = -(-vocab_size // BLOCK)
         self._block_max = norms.new_empty(num_blocks * max_num_reqs)
         self._block_argmax = torch.empty_like(self._block_max, dtype=torch.int32)
+        self._block_products = torch.zeros(num_blocks, dtype=torch.int32)
+        self._steps_out = 0
+
+    def is_worth_it(self) -> bool:
+        """Whether to call it in this step: not if many tokens were not ruled out.
+
+        To be asked once in each step.
+        """
+        if self._steps_out == 0:
+            return True
+        self._steps_out -= 1
+        return False
 
     def __call__(
         self,
@@ -59,6 +77,7 @@ class MarkovArgmax:
             draft_tokens,
             self._block_max,
             self._block_argmax,
+            self._block_products,
             base_logits,
             self._w1,
             self._w2,
@@ -67,6 +86,10 @@ class MarkovArgmax:
             anchors,
             anchor_stride,
         )
+        num_reqs, _, vocab_size = base_logits.shape
+        products = int(self._block_products.numpy().sum())
+        if products > WORTH_IT * num_reqs * vocab_size:
+            self._steps_out = STEPS_OUT
 
 
 def why_not(model: "nn.Module", dtype: torch.dtype) -> str | None:

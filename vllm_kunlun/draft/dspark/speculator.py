@@ -253,7 +253,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
 
     def _sample_sequential(self, num_reqs: int, head_hidden: torch.Tensor) -> None:
         """Draft left to right, greedily in one call: ``KUNLUN_SPEC_VEC``."""
-        if self._markov is None:
+        if self._markov is None or not self._markov.is_worth_it():
             super()._sample_sequential(num_reqs, head_hidden)
         else:
             logits = self.model.compute_draft_logits(
