@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 from engine import dspark, engine
-from test_sampling import NOT_WITH_DRAFTS, PROMPTS, REQUESTS, TEXT
+from test_sampling import NOT_WITH_DRAFTS, REQUESTS, TEXT
 from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import LLM, SamplingParams
 
-from vllm_kunlun.step import sampling
+from vllm_kunlun.step.stages import make_stages
 from vllm_kunlun.switches import ALL_OFF, Switches
 
 SWITCHES = {
@@ -30,7 +30,8 @@ FUSED = {
     "rej_xpu": {"rejection_sample"},
     "all": {"fused_logits", "verify_greedy", "rejection_sample"},
 }
-# A prompt takes several steps, and a step has prompts and outputs.
+PROMPTS = ["the quick brown fox", "vllm " * 20]
+# The long prompt takes several steps, and a step has prompts and outputs.
 OPTIONS: dict[str, Any] = {
     **TEXT,
     "enable_prefix_caching": False,
@@ -79,8 +80,10 @@ def switch(llm: LLM, switches: Switches) -> None:
 
     def on(worker: Any) -> None:
         runner = worker.model_runner
-        stage = sampling.sample(runner, switches)
-        runner.fused = replace(runner.fused, sample=stage)
+        made = make_stages(runner, switches)
+        runner.fused = replace(
+            runner.fused, sample=made.sample, add_requests=made.add_requests
+        )
 
     llm.collective_rpc(on)
 
@@ -91,7 +94,7 @@ def ask(llm: LLM, names: set[str]) -> list[Any]:
         SamplingParams(
             **{
                 "temperature": 0,
-                "max_tokens": 8,
+                "max_tokens": 10,
                 "seed": 7 * i if name in SAMPLED else None,
                 **{**REQUESTS, **SAMPLED}[name],
             }
