@@ -198,12 +198,32 @@ def test_copies_are_counted() -> None:
         (lambda x: torch.where(x > 1, x, 0)[x].view(2, 2).sum(), 0),
         (lambda x: torch.from_numpy(np.ones(3)).max().item(), 0),
         (lambda x: torch.zeros(3, device="cpu").tolist(), 0),
+        (lambda x: torch.zeros(3).max().item(), 0),
+        (lambda x: torch.zeros(3, device=DEVICE).max().item(), 1),
     ],
 )
 def test_syncs_are_counted(code, syncs: int) -> None:  # type: ignore[no-untyped-def]
     """The host waits where it needs the device's data, not its own."""
     x = torch.tensor([0, 1, 2, 3])
     assert counted(lambda: code(x)).syncs == syncs
+    with torch.inference_mode():
+        assert counted(lambda: code(x)).syncs == syncs
+
+
+def test_host_memory_is_known_from_before() -> None:
+    """Buffers that were made on the host before the count are the host's in it."""
+    stopwatch = Stopwatch()
+    recorder = Recorder(stopwatch)
+    with recorder.watch():
+        buffers = [torch.zeros(3), torch.from_numpy(np.zeros(3))]
+        other = torch.zeros(3, device=DEVICE)
+    stopwatch.start()
+    with recorder.count():
+        for x in buffers:
+            x.add_(1).sum().item()
+        other.sum().item()
+    found = recorder.by_stage["rest"]
+    assert (found.torch_kernels, found.syncs) == (1, 1)
 
 
 def test_kernels_are_counted() -> None:
@@ -293,7 +313,7 @@ def test_reports(tmp_path: Path) -> None:
     markdown = report.as_markdown(rows, Costs())
     assert "| on | 50 | 2 | - | 6.25 |" in markdown
     # The draft steps are no part of the control plane.
-    assert "| on | 3 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 45 |" in markdown
+    assert "| on | 3 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 45 |" in markdown
     assert "| launch | 5 µs | guess" in markdown
     found = json.loads(report.as_json(rows, None))
     assert [row["total"] for row in found["rows"]] == [50, 100, 50, 100, None]

@@ -118,17 +118,19 @@ def engines(
     with tempfile.TemporaryDirectory() as folder:
         try:
             for way in ways:
-                say(f"Starting {way.label}")
-                engine = EngineProcess(
-                    way, plan.options, Path(folder), compiled=plan.compiled
+                started.append(
+                    EngineProcess(
+                        way, plan.options, Path(folder), compiled=plan.compiled
+                    )
                 )
-                started.append(engine)
+            for engine in started:
+                say(f"Starting {engine.way.label}")
                 try:
                     engine.wait()
                     engine.run(**WARM_UP)
                     running.append(engine)
                 except RuntimeError as error:
-                    report.failed[way.label] = str(error)
+                    report.failed[engine.way.label] = str(error)
             yield running
         finally:
             for engine in started:

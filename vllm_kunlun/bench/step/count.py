@@ -2,8 +2,9 @@
 """What a step would ask of a device, counted on a CPU.
 
 Host and device memory are one here, so the count keeps book of which tensors live on
-the host: those made of numpy arrays or on ``"cpu"`` by name, and what is computed from
-them alone. Code for a device passes it as a `torch.device`, which tells the two apart.
+the host: those made of numpy arrays, on ``"cpu"`` by name or on no device by name, and
+what is computed from them alone. Code for a device passes it as a `torch.device`, which
+tells the two apart.
 """
 
 import sys
@@ -27,9 +28,11 @@ from vllm_kunlun.bench.step.stopwatch import Stopwatch
 _WITHOUT_KERNEL = {
     "aten::_local_scalar_dense",
     "aten::_unsafe_view",
+    "aten::detach_",
     "aten::empty",
     "aten::empty_like",
     "aten::empty_strided",
+    "aten::item",
     "aten::lift_fresh",
     "aten::new_empty",
     "aten::new_empty_strided",
@@ -45,6 +48,8 @@ _SIZED_BY_DATA = {
     "aten::unique_consecutive",
     "aten::unique_dim",
 }
+# Without a device named they make host memory.
+_MAKERS = {"arange", "empty", "full", "ones", "tensor", "zeros"}
 _INDEXING = {"aten::index", "aten::index_put", "aten::index_put_"}
 
 
@@ -58,6 +63,8 @@ class Counts:
     """Those of them that would launch a kernel on a device."""
     launches: int = 0
     """Ours."""
+    host_calls: int = 0
+    """Ours on host memory alone."""
     copies: int = 0
     """From host to device."""
     bytes: int = 0
@@ -101,6 +108,19 @@ class Recorder:
         """Count a copy to the device."""
         self.now.copies += 1
         self.now.bytes += tensor.numel() * tensor.element_size()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note which tensors are made on the host, and count nothing."""
+        from_numpy = torch.from_numpy
+        with (
+            patch.object(
+                torch, "from_numpy", lambda array: self.put_on_host(from_numpy(array))
+            ),
+            _Calls(self),
+        ):
+            yield
+        self.by_stage.clear()
 
     @contextmanager
     def count(self) -> Iterator[None]:
@@ -155,11 +175,14 @@ class _Dispatches(TorchDispatchMode):
         kwargs = kwargs or {}
         seen = self.recorder
         name = func._schema.name
-        if func.namespace == "vllm_kunlun":
-            seen.now.launches += 1
-            return func(*args, **kwargs)
         inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         on_host = bool(inputs) and all(map(seen.is_host, inputs))
+        if func.namespace == "vllm_kunlun":
+            if on_host:
+                seen.now.host_calls += 1
+            else:
+                seen.now.launches += 1
+            return func(*args, **kwargs)
         seen.now.dispatches += 1
         if name == "aten::copy_" and not on_host:
             target, source = args[:2]
@@ -204,6 +227,8 @@ class _Calls(TorchFunctionMode):
             return self._moved(name, args, kwargs, result)
         if device == "cpu" and isinstance(device, str):
             return seen.put_on_host(result)
+        if device is None and name in _MAKERS:
+            return seen.put_on_host(result)
         if name == "tensor" and isinstance(device, torch.device):
             seen.copied(result)
         return result
@@ -233,7 +258,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _waits(name: str, args: Any, kwargs: Any) -> bool:
-    if name == "aten::_local_scalar_dense" or name in _SIZED_BY_DATA:
+    if name in ("aten::_local_scalar_dense", "aten::item") or name in _SIZED_BY_DATA:
         return True
     if name == "aten::repeat_interleave":
         return kwargs.get("output_size") is None

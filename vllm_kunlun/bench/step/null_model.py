@@ -230,9 +230,11 @@ class NullLoader(BaseModelLoader):
     ) -> nn.Module:
         """Make the model; it reads no file."""
         groups = self.load_config.model_loader_extra_config["groups"]
-        if model_config is vllm_config.model_config:
-            return NullTarget(vllm_config, groups)
-        return NullDraft(vllm_config, model_config, groups)
+        # The count takes memory for the device's where a device is named.
+        with torch.device("cpu"):
+            if model_config is vllm_config.model_config:
+                return NullTarget(vllm_config, groups)
+            return NullDraft(vllm_config, model_config, groups)
 
     def download_model(self, model_config: ModelConfig) -> None:
         """Fetch nothing."""

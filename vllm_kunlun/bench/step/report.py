@@ -17,6 +17,7 @@ TIMES = ("column", "control, µs", "off / this", "torch / this", *STAGES, DRAFT)
 COUNTS = (
     "column",
     "launches",
+    "host calls",
     "torch kernels",
     "torch ops",
     "copies",
@@ -114,6 +115,7 @@ def counts(row: Row, costs: Costs | None) -> tuple[str, ...]:
     c = row.counted
     figures = (
         c.launches,
+        c.host_calls,
         c.torch_kernels,
         c.dispatches,
         c.copies,

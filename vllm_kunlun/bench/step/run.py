@@ -67,6 +67,7 @@ class Lane:
         self.column = column
         self.activation = Activation(column)
         self.stopwatch = Stopwatch()
+        self.recorder = Recorder(self.stopwatch)
         self.workload = Workload(shape, sampling, turnover)
         self.times: list[dict[str, float]] = []
         self.tokens: list[list[list[int]]] = []
@@ -74,6 +75,7 @@ class Lane:
         with self.activation.on(), ExitStack() as stack:
             config = make_config(shape, folder)
             stack.enter_context(one_process(config))
+            stack.enter_context(self.recorder.watch())
             self.runner = make_runner(config, shape.groups, self._set_stages)
         self.activation.find_kernels()
         self.stopwatch.watch(self.runner)
@@ -93,16 +95,12 @@ class Lane:
 
     def count(self) -> None:
         """Run one step and count what it asks for."""
-        recorder = Recorder(self.stopwatch)
-        if (arange := getattr(self.runner.speculator, "arange", None)) is not None:
-            # Upstream makes it on "cpu", long before anything is counted.
-            recorder.put_on_host(arange)
         self.stopwatch.start()
-        with recorder.count():
+        with self.recorder.count():
             self.runner.execute_model(self.output)
             output = self.runner.sample_tokens(None)
         self.stopwatch.stop()
-        self.counts = recorder.by_stage
+        self.counts = self.recorder.by_stage
         self._schedule(output)
 
     def _schedule(self, output: Any) -> None:
