@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vllm_kunlun.step.logit_inputs import LogitInputs, inputs_of
 from vllm_kunlun.step.wanted import Wanted, mask_rows, wanted_by
 from vllm_kunlun.switches import Switches
 from vllm_kunlun.upstream import topk_scores
@@ -161,11 +160,9 @@ class FusedSampling:
         greedy = wanted.greedy and self.switches.gumbel_greedy
         if verifier is not None and verifier.synthetic_conditional_rates is not None:
             greedy = False
-        inputs = inputs_of(input_batch, verifier)
         processed = self.processed_logits(
             logits,
             input_batch,
-            inputs,
             sampler,
             wanted,
             masks,
@@ -176,15 +173,15 @@ class FusedSampling:
         )
         if greedy:
             sampled, num_sampled, num_rejected = self.verify_greedy(
-                processed, input_batch, inputs, sampler, verifier
+                processed, input_batch, sampler, verifier
             )
         elif self.switches.rej_xpu:
             sampled, num_sampled, num_rejected = self.rejection_sample(
-                processed, input_batch, inputs, sampler, verifier
+                processed, input_batch, sampler, verifier
             )
         else:
             sampled, num_sampled, num_rejected = self.upstreams_sample(
-                processed, input_batch, inputs, sampler, verifier
+                processed, input_batch, sampler, verifier
             )
         logprobs = None
         if reports:
@@ -209,7 +206,6 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        inputs: LogitInputs,
         sampler: "Sampler",
         wanted: Wanted,
         masks: tuple[np.ndarray, np.ndarray] | None,
@@ -222,7 +218,6 @@ class FusedSampling:
         Args:
             logits: [num_logits, vocab_size].
             input_batch: the batch.
-            inputs: its tokens and positions.
             sampler: the runner's.
             wanted: what the requests of the batch want.
             masks: of grammars, as `mask_rows` returns them.
@@ -239,7 +234,6 @@ class FusedSampling:
                 out,
                 None if in_place else logits,
                 input_batch,
-                inputs,
                 sampler,
                 wanted,
                 masks,
@@ -249,8 +243,8 @@ class FusedSampling:
                 logits,
                 input_batch.expanded_idx_mapping,
                 input_batch.idx_mapping_np,
-                inputs.positions[inputs.indices],
-                inputs.tokens[inputs.indices],
+                input_batch.positions[input_batch.logits_indices],
+                input_batch.input_ids[input_batch.logits_indices],
                 input_batch.expanded_local_pos,
                 skip_top_k_top_p=True,
             )
@@ -269,7 +263,6 @@ class FusedSampling:
         out: torch.Tensor,
         logits: torch.Tensor | None,
         input_batch: "InputBatch",
-        inputs: LogitInputs,
         sampler: "Sampler",
         wanted: Wanted,
         masks: tuple[np.ndarray, np.ndarray] | None,
@@ -316,9 +309,9 @@ class FusedSampling:
             logits,
             input_batch.expanded_idx_mapping,
             input_batch.expanded_local_pos,
-            inputs.indices,
-            inputs.tokens,
-            inputs.positions,
+            input_batch.logits_indices,
+            input_batch.input_ids,
+            input_batch.positions,
             temperature=sampler.sampling_states.temperature.gpu,
             min_p=sampler.sampling_states.min_p.gpu,
             **states,
@@ -336,7 +329,6 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        inputs: LogitInputs,
         sampler: "Sampler",
         verifier: "RejectionSampler | None",
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -349,8 +341,8 @@ class FusedSampling:
         torch.ops.vllm_kunlun.verify_greedy(
             *outputs,
             logits,
-            inputs.tokens,
-            inputs.indices,
+            input_batch.input_ids,
+            input_batch.logits_indices,
             input_batch.cu_num_logits,
             input_batch.idx_mapping,
             input_batch.seq_lens,
@@ -363,7 +355,6 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        inputs: LogitInputs,
         sampler: "Sampler",
         verifier: "RejectionSampler | None",
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -380,9 +371,9 @@ class FusedSampling:
             self._workspace,
             logits,
             self._draft_logits(verifier),
-            inputs.tokens,
-            inputs.positions,
-            inputs.indices,
+            input_batch.input_ids,
+            input_batch.positions,
+            input_batch.logits_indices,
             input_batch.cu_num_logits,
             input_batch.idx_mapping,
             input_batch.expanded_idx_mapping,
@@ -419,7 +410,6 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        inputs: LogitInputs,
         sampler: "Sampler",
         verifier: "RejectionSampler | None",
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -431,7 +421,7 @@ class FusedSampling:
         )
 
         states = sampler.sampling_states
-        pos = inputs.positions[inputs.indices]
+        pos = input_batch.positions[input_batch.logits_indices]
         if verifier is None:
             sampled = gumbel_sample(
                 logits,
@@ -447,7 +437,7 @@ class FusedSampling:
             sampled, num_sampled = rejection_sample(
                 logits,
                 self._draft_logits(verifier),
-                inputs.tokens[inputs.indices],
+                input_batch.input_ids[input_batch.logits_indices],
                 input_batch.cu_num_logits,
                 pos,
                 input_batch.idx_mapping,
