@@ -54,7 +54,11 @@ def run(model: Path, draft: Path, names: tuple[str, ...], **params: Any) -> Resu
     """Generate with the switches `names`: prefill in chunks, beside decodes."""
     rng = random.Random(5)
     prompts = [[rng.randrange(512) for _ in range(n)] for n in (1, 60, 7, 100, 23, 40)]
-    options = {"max_num_batched_tokens": 48, "max_num_seqs": 4, "block_size": 16}
+    options: dict[str, Any] = {
+        "max_num_batched_tokens": 48,
+        "max_num_seqs": 4,
+        "block_size": 16,
+    }
     speculative = dspark(draft, 5, **params.pop("speculative", {}))
     with (
         switched_on(names),

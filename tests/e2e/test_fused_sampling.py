@@ -35,7 +35,7 @@ PROMPTS = ["the quick brown fox", "vllm " * 20]
 OPTIONS: dict[str, Any] = {
     **TEXT,
     "enable_prefix_caching": False,
-    "max_num_batched_tokens": 48,
+    "max_num_batched_tokens": 72,
     "max_num_seqs": 24,
 }
 SAMPLED: dict[str, dict[str, Any]] = {

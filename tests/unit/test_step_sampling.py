@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vllm_kunlun.step.sampling import mask_rows, sample
+from vllm_kunlun.step.sampling import sample
+from vllm_kunlun.step.wanted import mask_rows
 from vllm_kunlun.switches import ALL_OFF
 
 
