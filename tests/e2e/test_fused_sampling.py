@@ -95,7 +95,7 @@ def ask(llm: LLM, names: set[str]) -> list[Any]:
             **{
                 "temperature": 0,
                 "max_tokens": 10,
-                "seed": 7 * i if name in SAMPLED else None,
+                "seed": 7 * i,
                 **{**REQUESTS, **SAMPLED}[name],
             }
         )
