@@ -100,9 +100,10 @@ def run_on_cpu(patch: Patcher) -> None:
 
     Tensors for it come to lie in host memory, and processes meet by gloo.
     """
-    from vllm_kunlun.platform.kunlun import KunlunPlatform
+    # By way of vLLM: the platform's module cannot be imported before it.
+    from vllm.platforms import current_platform
 
-    patch.setattr(KunlunPlatform, "dist_backend", "gloo")
+    patch.setattr(type(current_platform), "dist_backend", "gloo")
     for name in ("pin_memory", "cuda"):
         patch.setattr(torch.Tensor, name, lambda self, *args, **kwargs: self)
     patch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
