@@ -29,10 +29,15 @@ def check_plot(path: Path) -> None:
 
 def axes(number: int) -> tuple[Any, Sequence[Any]]:
     """Return a figure with so many panes side by side."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5 * number, 4.5), layout="constrained")
-    return figure, figure.subplots(1, number, squeeze=False)[0]
+    panes = figure.subplots(1, number, squeeze=False)[0]
+    for pane in panes:
+        # As many as there are lines.
+        pane.set_prop_cycle(color=colormaps["tab20"](range(20)))
+    return figure, panes
 
 
 def save(figure: Any, path: Path) -> None:

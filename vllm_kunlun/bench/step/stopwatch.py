@@ -53,7 +53,8 @@ _DRAFT_MODEL = (
 class Stopwatch:
     """Adds up the time of each stage, without that of stages within it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.stage = "rest"
         self.seconds: dict[str, float] = {}
         self._since = 0.0
@@ -62,7 +63,7 @@ class Stopwatch:
         """Forget what was measured and begin a step."""
         self.seconds = dict.fromkeys((*STAGES, DRAFT, MODEL), 0.0)
         self.stage = "rest"
-        self._since = time.perf_counter()
+        self._since = self.clock()
 
     def stop(self) -> None:
         """End the step."""
@@ -70,7 +71,7 @@ class Stopwatch:
 
     def enter(self, stage: str) -> str:
         """Go over to another stage; return the one that was left."""
-        now = time.perf_counter()
+        now = self.clock()
         left = self.stage
         if left in self.seconds:
             self.seconds[left] += now - self._since
