@@ -54,9 +54,12 @@ class Change:
 def uses(ours: Mapping[str, str], upstream: Sources) -> dict[Name, list[str]]:
     """Map the names that exist in `upstream` and are used to the files using them."""
     found: dict[Name, list[str]] = {}
+    exists: dict[Name, bool] = {}
     for path, text in ours.items():
         for name in sorted({*_names(ast.parse(text), upstream)}):
-            if _look_up(name, upstream) is not None:
+            if name not in exists:
+                exists[name] = _look_up(name, upstream) is not None
+            if exists[name]:
                 found.setdefault(name, []).append(path)
     return found
 
@@ -115,7 +118,8 @@ def _look_up(name: Name, sources: Sources) -> Symbol | None:
 def _names(tree: ast.Module, upstream: Sources) -> Iterator[Name]:
     imported: dict[str, tuple[str, str]] = {}
     modules: dict[str, str] = {}
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and _is_upstream(node.module):
             for alias in node.names:
                 module = str(node.module)
@@ -132,7 +136,7 @@ def _names(tree: ast.Module, upstream: Sources) -> Iterator[Name]:
                     if alias.asname:
                         modules[alias.asname] = alias.name
                     yield Name(alias.name, "", "", Use.IMPORTED)
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)

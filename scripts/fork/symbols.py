@@ -73,7 +73,7 @@ class Sources:
             rf"^(?:class|(?:async )?def) {name}\b|^{name}\b\s*[:=]", re.MULTILINE
         )
         return next(
-            (m for m, text in self._files.items() if pattern.search(text)), None
+            (m for m, t in self._files.items() if name in t and pattern.search(t)), None
         )
 
     def _definition(
