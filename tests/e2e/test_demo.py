@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo, as the README promises it: real weights, three ways, the same tokens."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,5 +23,5 @@ def test_demo_from_the_source_folder() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All three gave the same tokens." in done.stdout
     assert "Paris" in done.stdout
-    # Real weights must not make it look as if a random draft were of use.
-    assert "weights are random" in " ".join(done.stdout.split())
+    # Some drafts must have been right, or the demo would show nothing.
+    assert re.search(r"V2 \+ dspark .* [1-9]\d* .*%", done.stdout)

@@ -24,7 +24,7 @@ QUESTIONS = (
     "What is the capital of France?",
     "Explain in two sentences why the sky is blue.",
     "Write a short poem about the sea.",
-    "List three uses of a paper clip.",
+    "Repeat this sentence three times: The ship sailed north until the ice closed in.",
 )
 
 
@@ -49,15 +49,14 @@ class Generation:
     accepted: int | None
 
 
-def generate(model: Path, draft: Path | None, num_draft_tokens: int) -> Generation:
+def generate(model: Path, num_draft_tokens: int) -> Generation:
     """Answer `QUESTIONS` greedily in float32 with the runner the environment chose."""
     from vllm import LLM, SamplingParams
 
     speculative: dict[str, Any] | None = None
-    if draft is not None:
+    if num_draft_tokens > 0:
         speculative = {
             "method": "dspark",
-            "model": str(draft),
             "num_speculative_tokens": num_draft_tokens,
         }
     llm = LLM(
@@ -98,11 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--draft", type=Path)
-    parser.add_argument("--num-draft-tokens", type=int, default=7)
+    parser.add_argument("--num-draft-tokens", type=int, default=0)
     arguments = parser.parse_args()
     os.environ.update(_ENVIRONMENT)
-    result = generate(arguments.model, arguments.draft, arguments.num_draft_tokens)
+    result = generate(arguments.model, arguments.num_draft_tokens)
     arguments.result.write_text(json.dumps(asdict(result)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate with V1, V2 and V2 + DSpark, show all three, insist that they agree."""
+"""Generate with V1, V2 and V2 + dspark, show all three, insist that they agree."""
 
 import json
 import os
@@ -15,20 +15,17 @@ from rich.table import Table
 
 from vllm_kunlun.demo.generate import QUESTIONS, Generation
 from vllm_kunlun.demo.weights import cache_folder, smollm2
-from vllm_kunlun.draft.random_checkpoint import write_random_dspark
 
-# Three of the target's 30 layers, spread as published DSpark drafts spread theirs.
-TARGET_LAYER_IDS = (1, 14, 27)
 NUM_DRAFT_TOKENS = 7
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to generate: a label, the runner's switch, a draft or none."""
+    """One way to generate: a label, the runner's switch, how many drafts."""
 
     label: str
     use_v2: str
-    draft: Path | None = None
+    num_draft_tokens: int = 0
 
 
 def run_demo(console: Console, *, offline: bool = False) -> bool:
@@ -36,16 +33,10 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
     started = time.perf_counter()
     model = smollm2(offline=offline)
     console.print(f"Weights: ready in {time.perf_counter() - started:.0f} s")
-    draft = write_random_dspark(
-        model,
-        cache_folder() / "models" / "random-dspark",
-        target_layer_ids=TARGET_LAYER_IDS,
-        num_layers=2,
-    )
     ways = [
         Way("V1", "0"),
         Way("V2", "1"),
-        Way("V2 + dspark", "1", draft),
+        Way("V2 + dspark", "1", NUM_DRAFT_TOKENS),
     ]
     results: dict[str, Generation] = {}
     for way in ways:
@@ -57,9 +48,8 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
         console.print(f"\n[bold]{question}[/bold]\n{answer.strip()}", highlight=False)
     console.print(_table(results))
     console.print(
-        "The draft's weights are random: it agrees with its target only by chance, so "
-        "its acceptance is near 0 and it costs time. It shows that speculation loses "
-        "nothing."
+        "dspark has no draft model here: it drafts from what each request has said, "
+        "where something repeats itself (docs/dspark.md)."
     )
     differing = [
         label for label, r in results.items() if r.token_ids != baseline.token_ids
@@ -76,9 +66,7 @@ def _run(way: Way, model: Path) -> Generation:
         result = Path(scratch) / "result.json"
         command = [sys.executable, "-m", "vllm_kunlun.demo.generate"]
         command += [str(model), str(result)]
-        if way.draft is not None:
-            command += ["--draft", str(way.draft)]
-            command += ["--num-draft-tokens", str(NUM_DRAFT_TOKENS)]
+        command += ["--num-draft-tokens", str(way.num_draft_tokens)]
         environment = os.environ | {"VLLM_USE_V2_MODEL_RUNNER": way.use_v2}
         # In a folder of its own: `-m` would take a checkout's sources for the package.
         done = subprocess.run(
