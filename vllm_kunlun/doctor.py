@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vllm_kunlun import kernels, ops
+from vllm_kunlun import kernels, ops, switches
 from vllm_kunlun.platform import findings as kunlun
 
 
@@ -44,6 +44,12 @@ def examine(console: Console) -> bool:
     table.add_row("V2 kernels", f"{len(launched) - len(missing)} of {len(launched)}")
     for module, kernel in missing:
         table.add_row("", f"no op for {kernel} ({module})")
+    try:
+        for name, value, what in switches.current():
+            table.add_row(name, f"{'on' if value else 'off'}: {what}")
+    except ValueError as error:
+        healthy = False
+        table.add_row("switches", str(error))
     for finding in kunlun.examine():
         healthy &= finding.fine
         table.add_row(finding.what, finding.text)

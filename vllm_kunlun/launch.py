@@ -51,9 +51,15 @@ class KunlunKernels:
 
     def fused_stages(self, runner: "ModelRunnerV2") -> "FusedStages":
         """Return the stages of `runner`'s step that the switches let us run."""
+        from vllm.logger import init_logger
+
         from vllm_kunlun.step.stages import make_stages
 
-        return make_stages(runner, switches.current())
+        chosen = switches.current()
+        init_logger(f"vllm.{__name__}").info_once(
+            "Switches of Model Runner V2:\n%s", switches.table(chosen)
+        )
+        return make_stages(runner, chosen)
 
     def speculator(
         self, vllm_config: "VllmConfig", device: "torch.device"

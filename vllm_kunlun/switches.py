@@ -46,7 +46,8 @@ def variable(name: str) -> str:
     return f"KUNLUN_{name.upper()}"
 
 
-ALL_OFF = Switches(**{f.name: False for f in fields(Switches)})
+_FIELDS = fields(Switches)
+ALL_OFF = Switches(**{f.name: False for f in _FIELDS})
 
 
 def read(environ: Mapping[str, str]) -> Switches:
@@ -75,3 +76,12 @@ def _value(name: str, environ: Mapping[str, str], default: bool) -> bool:
 def current() -> Switches:
     """Return the switches of this process; only the first call reads them."""
     return read(os.environ)
+
+
+def table(switches: Switches) -> str:
+    """Return a line for each switch, and a deeper one for each part."""
+    indents = {variable(f.name): "  " if "of" in f.metadata else "" for f in _FIELDS}
+    return "\n".join(
+        f"  {indents[name] + name:<30} {'on' if value else 'off':<4} {what}"
+        for name, value, what in switches
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import vllm
 
-from vllm_kunlun.switches import ALL_OFF, Switches, read, variable
+from vllm_kunlun.switches import ALL_OFF, Switches, read, table, variable
 
 
 def test_a_part_follows_its_switch_unless_it_is_set() -> None:
@@ -46,3 +46,11 @@ def test_v1_never_reads_a_switch() -> None:
         )
     }
     assert asking == {"v1/worker/gpu/model_runner_v2.py"}
+
+
+def test_the_table_names_every_switch() -> None:
+    """What is logged at start shows values and, deeper, parts."""
+    lines = table(read({"KUNLUN_HOSTVEC": "0"})).splitlines()
+    assert len(lines) == len(fields(Switches))
+    assert lines[0].split()[:2] == ["KUNLUN_HOSTVEC", "off"]
+    assert lines[1].startswith("    KUNLUN_HOSTVEC_POSTUPDATE")
