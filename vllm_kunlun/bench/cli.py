@@ -163,7 +163,10 @@ def spec(
     markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figures there.")] = None,
 ) -> None:
-    """Measure what speculation brings: V1 and V2, n-gram and DSpark drafts."""
+    """Measure what speculation brings: V1 and V2, n-gram and DSpark drafts.
+
+    Each way has an engine that stays up, of about 2 GB with the default model.
+    """
     from vllm_kunlun.bench.spec.command import Options, bench_spec
 
     if quick:
