@@ -15,6 +15,7 @@ from pathlib import Path
 from fork import (
     apply,
     fetch,
+    rebase_again,
     rebase_conflict,
     rebase_end,
     rebase_state,
@@ -101,6 +102,7 @@ def _set_up(
         repository.run("update-ref", _BACKUP.format(version=old.version), applied.tip)
         base = import_sdist(repository, archives[1], new.sdist)
         made = _made_before(repository, base, new, earlier)
+        then = rebase_again.earlier_source(layout, repository, applied.base, old, new)
         commits = repository.commits(applied.base, applied.tip)
         branch = state.branch_name(new.version)
         repository.run("checkout", "--quiet", "-B", branch, base)
@@ -112,7 +114,7 @@ def _set_up(
             replaces=state.digests(earlier),
             base=base,
             tip=base,
-            items=_items(patches, commits, made, new),
+            items=_items(patches, commits, made, then, new),
         )
         rebase_state.save(repository, work)
         os.rename(temporary, folder)
@@ -207,7 +209,11 @@ def _made_before(
 
 
 def _items(
-    patches: Series, commits: list[str], made: Mapping[str, str], new: Upstream
+    patches: Series,
+    commits: list[str],
+    made: Mapping[str, str],
+    then: Mapping[str, str],
+    new: Upstream,
 ) -> list[Item]:
     """List what is to be done: the old series, then what only the target has."""
     sources = new.rebased.patches if new.rebased else {}
@@ -217,7 +223,10 @@ def _items(
         known = names.get(content_digest(patch))
         before = made.get(known) if known else None
         dropped = known is not None and before is None
-        items.append(Item(name, commit, before, dropped=dropped))
+        item = Item(name, commit, before, dropped=dropped)
+        if known is None and name in made and name in then:
+            item = Item(name, commit, made[name], was=then[name])
+        items.append(item)
     taken = {item.name for item in items} | sources.keys()
     own = [name for name in made if name not in taken]
     return items + [Item(name, made[name], made[name], own=True) for name in own]
@@ -234,7 +243,13 @@ def _advance(layout: Layout, settings: Config, offline: bool, say: Say) -> None:
             rebase_state.save(repository, work)
             continue
         onto = repository.tree_id(work.tip)
-        result = transplant(repository, item.before or item.commit, onto)
+        result = None
+        outcome = Outcome.KEPT if item.before else None
+        if item.was:
+            result = rebase_again.follow(repository, item, onto)
+            outcome = Outcome.FOLLOWED if result else None
+        if result is None:
+            result = transplant(repository, item.source, onto)
         if result.conflicts:
             say(f"{number} {item.name}: conflict")
             _stop(repository, work, Outcome.CONFLICT)
@@ -250,8 +265,7 @@ def _advance(layout: Layout, settings: Config, offline: bool, say: Say) -> None:
             _stop(repository, work, Outcome.UPSTREAM)
             raise _taken(item)
         tip = _commit(repository, item, work.tip, result.tree)
-        outcome = Outcome.KEPT
-        if item.before is None:
+        if outcome is None:
             outcome = classify(repository.patch(item.commit), repository.patch(tip))
         work.settle(outcome, tip)
         rebase_state.save(repository, work)
@@ -272,9 +286,7 @@ def _stop(repository: Repository, work: Rebase, outcome: Outcome) -> None:
     assert item is not None
     repository.run("reset", "--quiet", "--hard", work.tip)
     if outcome is Outcome.CONFLICT:
-        status, _ = repository.attempt(
-            "cherry-pick", "--no-commit", item.before or item.commit
-        )
+        status, _ = repository.attempt("cherry-pick", "--no-commit", item.source)
         if not status:
             raise ForkError(f"{item.name} conflicts only sometimes: report this.")
     work.stopped = outcome.value

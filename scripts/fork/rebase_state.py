@@ -24,7 +24,8 @@ class Item:
         name: its file.
         commit: its commit on the old base.
         before: its commit in the earlier rebase to the same version, if that was
-            made from the same change.
+            made from the same change, or from `was`.
+        was: where the patch has changed since, its commit then.
         dropped: whether it was dropped in that earlier rebase.
         own: whether only the target's series has it.
         outcome: an `Outcome`, once there is one.
@@ -33,9 +34,15 @@ class Item:
     name: str
     commit: str
     before: str | None = None
+    was: str | None = None
     dropped: bool = False
     own: bool = False
     outcome: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The commit to carry over, as long as nothing has changed in it."""
+        return self.commit if self.was else self.before or self.commit
 
 
 @dataclass

@@ -28,6 +28,7 @@ class Outcome(str, Enum):
     UPSTREAM = "taken upstream"
     DROPPED = "dropped"
     KEPT = "as before"
+    FOLLOWED = "as before, with its change"
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,26 @@ def transplant(repository: Repository, commit: str, onto: str) -> Transplant:
     """Merge what `commit` changes into the tree `onto`."""
     tree = repository.tree_id(commit)
     before = repository.tree_id(f"{commit}^")
-    if before == onto:
-        return Transplant(tree, {})
-    # `merge-tree` takes commits: two children of what the patch was made from.
-    base = _commit(repository, before)
-    ours, theirs = (_commit(repository, side, "-p", base) for side in (onto, tree))
+    return merge(repository, before, onto, tree)
+
+
+def merge(repository: Repository, base: str, ours: str, theirs: str) -> Transplant:
+    """Merge three trees."""
+    if base == ours:
+        return Transplant(theirs, {})
+    # `merge-tree` takes commits: two children of the base.
+    parent = _commit(repository, base)
+    sides = [_commit(repository, side, "-p", parent) for side in (ours, theirs)]
     status, printed = repository.attempt(
-        "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs
+        "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides
     )
     merged, *paths = printed.rstrip("\0").split("\0")
     if status == 0:
         return Transplant(merged, {})
     if status != 1 or not paths:
-        raise ForkError(f"git merge-tree failed on {commit} ({printed.strip()}).")
+        raise ForkError(f"git merge-tree failed on {theirs} ({printed.strip()}).")
     conflicts = {path: _hunks(repository, merged, path) for path in sorted({*paths})}
-    return Transplant(_without(repository, merged, conflicts, onto), conflicts)
+    return Transplant(_without(repository, merged, conflicts, ours), conflicts)
 
 
 def classify(old: bytes, new: bytes) -> Outcome:

@@ -229,6 +229,16 @@ def with_two_patches(made: Project) -> Project:
     return made
 
 
+def commit_files(project: Project, subject: str) -> None:
+    """Commit the project's own files, as a maintainer does after an export."""
+    for command in (
+        ["init", "--quiet"],
+        ["add", "patches", "upstream.toml"],
+        ["commit", "--quiet", "-m", subject],
+    ):
+        subprocess.run(["git", *command], cwd=project.layout.root, check=True)
+
+
 def hostile_settings(home: Path) -> None:
     """Write user settings that would change commits and patches, if asked."""
     hooks = home / "hooks"

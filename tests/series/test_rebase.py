@@ -16,7 +16,7 @@ from fork import config, export, rebase_state, releases, status, transplant
 from fork import rebase as rebasing
 from fork.errors import ForkError
 from fork.rebase import Stopped
-from made_up import LINES, SCRIPTS, Project, message
+from made_up import LINES, SCRIPTS, Project, commit_files, message
 
 # What version 1.1 can be, seen from the patches a (line 10) and b (line 11).
 MOVED = "a new first line\n" + LINES
@@ -297,15 +297,7 @@ def test_work_in_the_new_build_tree_is_kept(patched: Project) -> None:
 
 
 def test_a_second_rebase_keeps_what_was_resolved(patched: Project) -> None:
-    patched.release("1.1", {"pkg/lines.py": IN_THE_WAY})
-    stopped(patched, "conflicts with")
-    resolve(patched)
-    with pytest.raises(Stopped):
-        patched.go_on()
-    lines = LINES.replace("line 10\nline 11\n", "line X\nline 11!\n")
-    (work_tree(patched) / "pkg/lines.py").write_text(lines)
-    git(patched, "add", "--all")
-    patched.go_on()
+    lines = resolve_both(patched)
     patched.commit("unix.txt", "first", "1st", message("third", "c.patch"))
     patched.export()
     patched.said.clear()
@@ -316,6 +308,54 @@ def test_a_second_rebase_keeps_what_was_resolved(patched: Project) -> None:
         "[3/3] c.patch: clean",
     ]
     assert (patched.layout.tree("1.1") / "pkg/lines.py").read_text() == lines
+
+
+def resolve_both(project: Project) -> str:
+    """Rebase to a 1.1 that is in the way of both patches; return what came out."""
+    project.release("1.1", {"pkg/lines.py": IN_THE_WAY})
+    stopped(project, "conflicts with")
+    resolve(project)
+    with pytest.raises(Stopped):
+        project.go_on()
+    lines = LINES.replace("line 10\nline 11\n", "line X\nline 11!\n")
+    (work_tree(project) / "pkg/lines.py").write_text(lines)
+    git(project, "add", "--all")
+    project.go_on()
+    return lines
+
+
+def test_a_change_follows_into_what_was_resolved(patched: Project) -> None:
+    commit_files(patched, "two patches")
+    lines = resolve_both(patched)
+    # Into the first patch, as a fixup.
+    patched.git("reset", "-q", "--hard", "HEAD~1")
+    patched.commit("pkg/lines.py", "line 20", "line twenty", "x")
+    patched.git("reset", "-q", "--soft", "HEAD~2")
+    patched.git("commit", "-q", "-m", message("first", "a.patch"))
+    patched.commit("pkg/lines.py", "line 11\n", "line 11!\n", message("2", "b.patch"))
+    patched.export()
+    patched.said.clear()
+    patched.rebase("1.1")
+    assert rows(patched) == [
+        "[1/2] a.patch: as before, with its change",
+        "[2/2] b.patch: as before",
+    ]
+    text = (patched.layout.tree("1.1") / "pkg/lines.py").read_text()
+    assert text == lines.replace("line 20", "line twenty")
+
+
+def test_a_change_of_what_was_resolved_is_asked_for(patched: Project) -> None:
+    commit_files(patched, "two patches")
+    resolve_both(patched)
+    patched.git("reset", "-q", "--hard", "HEAD~1")
+    patched.commit("pkg/lines.py", "line ten", "line 10!", "x")
+    patched.git("reset", "-q", "--soft", "HEAD~2")
+    patched.git("commit", "-q", "-m", message("first", "a.patch"))
+    patched.commit("pkg/lines.py", "line 11\n", "line 11!\n", message("2", "b.patch"))
+    patched.export()
+    with pytest.raises(Stopped, match=r"a\.patch conflicts"):
+        patched.rebase("1.1")
+    assert git(patched, "status", "--short") == "UU pkg/lines.py"
 
 
 def test_status_says_whether_the_source_has_changed(patched: Project) -> None:

@@ -5,26 +5,17 @@ from __future__ import annotations
 
 import subprocess
 
+import made_up
 import pytest
 from fork import review
 from fork.errors import ForkError
 from made_up import LINES, Project, message
 
 
-def commit(project: Project, subject: str) -> None:
-    """Commit the project's own files, as a maintainer does after an export."""
-    for command in (
-        ["init", "--quiet"],
-        ["add", "patches", "upstream.toml"],
-        ["commit", "--quiet", "-m", subject],
-    ):
-        subprocess.run(["git", *command], cwd=project.layout.root, check=True)
-
-
 @pytest.fixture
 def reviewed(patched: Project) -> Project:
     """Return a project with a commit, and after it b changed and c added."""
-    commit(patched, "two patches")
+    made_up.commit_files(patched, "two patches")
     patched.git("reset", "-q", "--hard", "HEAD~1")
     patched.commit("pkg/lines.py", "line 11", "line eleven", message("2", "b.patch"))
     patched.commit("unix.txt", "first", "1st", message("third", "c.patch"))
@@ -65,7 +56,7 @@ def test_patches_trees_and_range_diff_are_shown(reviewed: Project) -> None:
 
 
 def test_the_same_state_is_said_to_be_the_same(reviewed: Project) -> None:
-    commit(reviewed, "three patches")
+    made_up.commit_files(reviewed, "three patches")
     text = said(reviewed, "HEAD")
     assert "Both come out as the same tree." in text
     assert text.count(": same") == 3
@@ -74,7 +65,7 @@ def test_the_same_state_is_said_to_be_the_same(reviewed: Project) -> None:
 def test_a_new_order_is_told(patched: Project) -> None:
     patched.commit("unix.txt", "first", "1st", message("third", "c.patch"))
     patched.export()
-    commit(patched, "three patches")
+    made_up.commit_files(patched, "three patches")
     patched.git("rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
     patched.git("cherry-pick", "ORIG_HEAD~1")
     patched.export()
@@ -89,7 +80,7 @@ def test_two_releases_are_compared_by_their_patches(patched: Project) -> None:
     text = said(patched, "1.0", "1.1")
     assert "  1 a.patch: moved" in text
     assert "The trees are those of different releases" in text
-    commit(patched, "both")
+    made_up.commit_files(patched, "both")
     assert said(patched, "HEAD:1.1", "1.1").count(": same") == 2
 
 
