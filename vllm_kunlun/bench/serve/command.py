@@ -2,6 +2,7 @@
 """What ``vllm-kunlun bench serve`` does with its options."""
 
 import json
+import signal
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ def bench_serve(console: Console, options: Options) -> None:
         if path is not None:
             check_target(path)
     plan = make_plan(options, concurrency)
+    # Servers are in sessions of their own: they must not outlive us.
+    signal.signal(signal.SIGTERM, _leave)
     with console.status("") as status:
         rows = run(plan, status.update)
     table = Table()
@@ -73,6 +76,10 @@ def bench_serve(console: Console, options: Options) -> None:
         write(options.json, as_json(rows, plan))
     if options.markdown is not None:
         write(options.markdown, as_markdown(rows, plan))
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def make_plan(options: Options, concurrency: list[int]) -> Plan:
