@@ -64,6 +64,8 @@ def run(
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
+        # `-c` would take a checkout's sources for the package.
+        cwd=dev,
         env=os.environ.copy(),
         capture_output=True,
         text=True,
