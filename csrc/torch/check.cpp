@@ -85,6 +85,7 @@ void OpCheck::check_flat(const char* name, const at::Tensor& t, int64_t least) c
   if (t.numel() < least) {
     fail(name, "of at least " + text(least) + " elements", "of " + text(t.numel()));
   }
+  record_argument(name, t);
 }
 
 void OpCheck::check_rows(const char* name, const at::Tensor& t, int64_t stride,
@@ -107,6 +108,7 @@ void OpCheck::check_rows(const char* name, const at::Tensor& t, int64_t stride,
   if (t.size(0) < least) {
     fail(name, "of at least " + text(least) + " rows", "of " + text(t.size(0)));
   }
+  record_argument(name, t);
 }
 
 }  // namespace vllm_kunlun

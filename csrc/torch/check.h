@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "contracts/types.h"
+#include "torch/backend.h"
 
 namespace vllm_kunlun {
 
@@ -22,7 +23,9 @@ bool checks_indices();
 class OpCheck {
  public:
   // `first` decides the device that all the other tensors must be on.
-  OpCheck(const char* op, const at::Tensor& first) : op_(op), device_(first.device()) {}
+  OpCheck(const char* op, const at::Tensor& first) : op_(op), device_(first.device()) {
+    begin_arguments(op);
+  }
 
   // Contiguous, with at least `least` elements, whatever its shape.
   template <class T>

@@ -12,6 +12,8 @@
 #include <thread>
 #endif
 
+#include "torch/backend.h"
+
 namespace vllm_kunlun {
 
 // Elements that one thread handles before a second one is worth waking: some 50
@@ -39,11 +41,12 @@ void parallel_for(int64_t programs, int64_t grain, const Work& work) {
 }
 #endif
 
-// Runs the host kernel over all programs of a launch. `elements` is a guess at what one
-// program touches.
+// Runs the host kernel over all programs of a launch, unless the XPU's is simulated.
+// `elements` is a guess at what one program touches.
 template <class Args>
 void launch_on_host(void (*kernel)(const Args&, int64_t, int64_t), const Args& args,
                     int64_t programs, int64_t elements) {
+  if (simulated(args)) return;
   const int64_t grain = kElementsPerThread / std::max<int64_t>(elements, 1);
   parallel_for(programs, std::max<int64_t>(grain, 1),
                [&](int64_t begin, int64_t end) { kernel(args, begin, end); });

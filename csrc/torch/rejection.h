@@ -48,6 +48,7 @@ inline DraftLogits draft_logits(const OpCheck& check,
   if (t->size(0) > 0) {
     check.float_rows(name, t->select(0, 0), stride_1, 0);
   }
+  record_argument(name, *t);
   return {t->const_data_ptr(), check.float_type(name, *t), stride_0, stride_1};
 }
 

@@ -36,6 +36,10 @@ int64_t length(const ApplyWrite& a, int64_t w) {
   return a.cu_lens[w] - (w > 0 ? a.cu_lens[w - 1] : 0);
 }
 
+void on_host(const ApplyWrite& a) {
+  if (!simulated(a)) host::apply_write(a);
+}
+
 template <void (*kLaunch)(const ApplyWrite&)>
 void apply_write(const Tensor& output_ptr, int64_t output_stride,
                  const Tensor& write_indices_ptr, const Tensor& write_starts_ptr,
@@ -122,8 +126,8 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
-  m.impl("apply_write", &apply_write<host::apply_write>);
-  m.impl("apply_write.MULTI_GROUP", &apply_write_multi_group<host::apply_write>);
+  m.impl("apply_write", &apply_write<on_host>);
+  m.impl("apply_write.MULTI_GROUP", &apply_write_multi_group<on_host>);
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {

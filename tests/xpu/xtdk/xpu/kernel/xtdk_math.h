@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our kernels have their own elementary functions.
