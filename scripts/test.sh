@@ -4,7 +4,7 @@
 set -uo pipefail
 cd -- "$(dirname -- "$0")/.." || exit 1
 
-PARTS=(lint unit series kernels upstream e2e)
+PARTS=(lint unit series kernels xpu upstream e2e)
 
 usage() {
   cat <<EOF
@@ -17,6 +17,7 @@ runs the parts named, or all of them, and shows the time of each:
   series   the fork tools, on made-up upstreams
   kernels  our kernels against upstream's in Triton's interpreter
            (VLLM_KUNLUN_TEST_PROFILE=more for 25 times the cases)
+  xpu      the XPU's kernels on a simulator, against ours (docs/simulator.md)
   upstream upstream's own tests of V2 on our kernels (docs/upstream-tests.md)
   e2e      engines on tiny models: V1, V2 and V2 + dspark give the same tokens
 EOF
@@ -25,7 +26,7 @@ EOF
 for part in "$@"; do
   case $part in
     -h | --help) usage && exit 0 ;;
-    lint | unit | series | kernels | upstream | e2e) ;;
+    lint | unit | series | kernels | xpu | upstream | e2e) ;;
     *) echo "error: there is no part '$part': choose of ${PARTS[*]}." >&2 && exit 2 ;;
   esac
 done
@@ -42,13 +43,14 @@ lint() {
     "$bin/mypy" vllm_kunlun scripts/fork &&
     # One at a time: each has a conftest.
     for tests in tests/*/; do "$bin/mypy" "$tests" || return; done &&
-    git ls-files 'csrc/*.h' 'csrc/*.cpp' |
+    git ls-files 'csrc/*.h' 'csrc/*.cpp' '*.xpu' 'tests/xpu/*.h' 'tests/xpu/*.cpp' |
     xargs "$bin/clang-format" --dry-run --Werror &&
     scripts/verify --all
 }
 
 unit() { pytest tests/unit; }
 series() { pytest tests/series; }
+xpu() { pytest tests/xpu; }
 e2e() { pytest tests/e2e; }
 
 kernels() { pytest_with_upstream tests/kernels; }

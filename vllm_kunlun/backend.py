@@ -11,7 +11,7 @@ The environment variable ``VLLM_KUNLUN_BACKEND`` says what a process begins with
 
 import torch
 
-from vllm_kunlun import kernels, ops
+from vllm_kunlun import ops
 
 
 def use(backend: str) -> None:
@@ -32,7 +32,14 @@ def xpu_kernels() -> frozenset[str]:
 
 def without_xpu_kernel() -> frozenset[str]:
     """Return the ops that have only a kernel for the host."""
-    return frozenset(kernels.KERNELS.values()) - xpu_kernels()
+    ops.load()
+    prefix = "vllm_kunlun::"
+    names = {
+        name.removeprefix(prefix).partition(".")[0]
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key("CPU")
+        if name.startswith(prefix)
+    }
+    return frozenset(names) - xpu_kernels()
 
 
 def simulated_launches() -> int:

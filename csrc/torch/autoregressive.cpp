@@ -184,6 +184,14 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("update_draft_inputs", &update_draft_inputs<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_draft_prefill_inputs", &prepare_draft_prefill_inputs<on_xpu>);
+  m.impl("prepare_decode_inputs", &prepare_decode_inputs<on_xpu>);
+  m.impl("update_draft_inputs", &update_draft_inputs<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("prepare_draft_prefill_inputs", nothing_to_infer());
   m.impl("prepare_decode_inputs", nothing_to_infer());

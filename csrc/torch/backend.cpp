@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/backend.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include <cstdio>
@@ -15,7 +16,16 @@
 namespace vllm_kunlun {
 namespace {
 
-const char* current_op = "";
+thread_local const char* current_op = "";
+thread_local at::Device current_device = at::kCPU;
+
+[[maybe_unused]] void check_status(int status) {
+  TORCH_CHECK_VALUE(status != xpu::kTooLarge, "vllm_kunlun::", current_op,
+                    ": a size of the launch is beyond the 31 bits that the XPU's "
+                    "kernels count with: make the batch smaller.");
+  TORCH_CHECK(status == xpu::kOk, "vllm_kunlun::", current_op,
+              ": the launch failed with the XPU runtime's status ", status, ".");
+}
 
 // The ops whose launches go to the XPU's kernels on the simulator and on the XPU.
 std::vector<std::string> xpu_kernels() {
@@ -49,14 +59,18 @@ std::vector<std::string> xpu_kernels() {
       "prepare_pos_seq_lens",
       "prepare_prefill_inputs",
       "prepare_rope_positions",
+      "prepare_step",
       "prompt_logprobs_token_ids",
       "ranks",
       "rejection",
+      "rejection_sample",
       "resample",
       "scatter_num_accepted",
+      "store_drafts",
       "temperature",
       "topk_log_softmax",
       "update_draft_inputs",
+      "verify_greedy",
       "zero_kv_blocks",
   };
 }
@@ -120,6 +134,19 @@ int64_t simulated_launches() {
 
 bool simulates() { return simulating(); }
 
+bool is_host_memory() { return current_device.is_cpu(); }
+
+#ifdef VLLM_KUNLUN_XPU
+void run_on_xpu(const std::function<int(const xpu::Stream&)>& launch) {
+  const c10::impl::VirtualGuardImpl guard(current_device.type());
+  const c10::Device previous = guard.exchangeDevice(current_device);
+  const int status =
+      launch(xpu::Stream{guard.getStream(current_device).native_handle()});
+  guard.setDevice(previous);
+  check_status(status);
+}
+#endif
+
 #ifdef VLLM_KUNLUN_SIMULATED
 
 namespace {
@@ -135,30 +162,31 @@ int64_t extent(const at::Tensor& t) {
 
 }  // namespace
 
-void begin_arguments(const char* op) {
+void begin_arguments(const char* op, const at::Device& device) {
   current_op = op;
+  current_device = device;
   arguments.clear();
 }
 
 void record_argument(const char* name, const at::Tensor& t) {
   if (!simulates()) return;
-  arguments.push_back(
-      {name, t.const_data_ptr(), extent(t), static_cast<int>(t.element_size())});
+  // Bytes are memory for whatever a launch keeps there.
+  const bool raw = t.scalar_type() == at::kByte;
+  arguments.push_back({name, t.const_data_ptr(), extent(t),
+                       raw ? 0 : static_cast<int>(t.element_size())});
 }
 
 void run_simulated(const std::function<int()>& launch) {
   sim::set_arguments(arguments);
-  const int status = launch();
-  TORCH_CHECK_VALUE(status != xpu::kTooLarge, "vllm_kunlun::", current_op,
-                    ": a size of the launch is beyond the 31 bits that the XPU's "
-                    "kernels count with: make the batch smaller.");
-  TORCH_CHECK(status == xpu::kOk, "vllm_kunlun::", current_op,
-              ": the launch failed with the runtime's status ", status, ".");
+  check_status(launch());
 }
 
 #else
 
-void begin_arguments(const char* op) { current_op = op; }
+void begin_arguments(const char* op, const at::Device& device) {
+  current_op = op;
+  current_device = device;
+}
 void record_argument(const char*, const at::Tensor&) {}
 void run_simulated(const std::function<int()>&) {}
 

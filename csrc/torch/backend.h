@@ -16,10 +16,13 @@ namespace vllm_kunlun {
 
 // The op whose arguments are being checked, on this thread, and these arguments: the
 // simulator lets a kernel touch nothing else.
-void begin_arguments(const char* op);
+void begin_arguments(const char* op, const at::Device& device);
 void record_argument(const char* name, const at::Tensor& t);
 
 bool simulates();
+
+// Whether the op's tensors can be looked at from here.
+bool is_host_memory();
 
 // Launches a kernel of the XPU on the simulator.
 //
@@ -33,6 +36,20 @@ template <class Args>
 struct HasXpuKernel<Args, std::void_t<decltype(xpu::launch(std::declval<const Args&>(),
                                                            xpu::Stream{}))>>
     : std::true_type {};
+
+#ifdef VLLM_KUNLUN_XPU
+// Launches the XPU's kernel of a contract into torch's current stream of the op's
+// device. Kunlun's tensors say that they are CUDA's. Not yet run on hardware.
+//
+// Raises a ValueError for what the kernel cannot do, a RuntimeError for what the
+// runtime says.
+void run_on_xpu(const std::function<int(const xpu::Stream&)>& launch);
+
+template <class Args>
+void on_xpu(const Args& args) {
+  run_on_xpu([&](const xpu::Stream& stream) { return xpu::launch(args, stream); });
+}
+#endif
 
 // Whether the launch is done.
 template <class Args>

@@ -167,6 +167,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("compute_slot_mappings", &compute_slot_mappings<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("gather_block_tables", &gather_block_tables<on_xpu>);
+  m.impl("compute_slot_mappings", &compute_slot_mappings<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("gather_block_tables", nothing_to_infer());
   m.impl("compute_slot_mappings", nothing_to_infer());

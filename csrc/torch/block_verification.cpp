@@ -165,6 +165,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("compute_local_residual_mass", &compute_local_residual_mass<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("compute_cumulative_log_p", &compute_cumulative_log_p<on_xpu>);
+  m.impl("compute_local_residual_mass", &compute_local_residual_mass<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("compute_cumulative_log_p", nothing_to_infer());
   m.impl("compute_local_residual_mass", nothing_to_infer());

@@ -24,7 +24,7 @@ bool checks_indices() {
     const char* value = std::getenv("VLLM_KUNLUN_CHECK");
     return value != nullptr && std::strcmp(value, "1") == 0;
   }();
-  return on;
+  return on && is_host_memory();
 }
 
 void OpCheck::fail(const std::string& name, const std::string& want,

@@ -24,7 +24,7 @@ class OpCheck {
  public:
   // `first` decides the device that all the other tensors must be on.
   OpCheck(const char* op, const at::Tensor& first) : op_(op), device_(first.device()) {
-    begin_arguments(op);
+    begin_arguments(op, device_);
   }
 
   // Contiguous, with at least `least` elements, whatever its shape.

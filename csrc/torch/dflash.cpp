@@ -129,6 +129,12 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("prepare_dflash_inputs", &prepare_dflash_inputs<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_dflash_inputs", &prepare_dflash_inputs<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("prepare_dflash_inputs", nothing_to_infer());
 }

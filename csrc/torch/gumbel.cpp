@@ -113,6 +113,12 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("gumbel_sample", &gumbel_sample<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("gumbel_sample", &gumbel_sample<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("gumbel_sample", nothing_to_infer());
 }

@@ -318,6 +318,16 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("post_update", &post_update<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_prefill_inputs", &prepare_prefill_inputs<on_xpu>);
+  m.impl("prepare_pos_seq_lens", &prepare_pos_seq_lens<on_xpu>);
+  m.impl("combine_sampled_and_draft_tokens", &combine_sampled_and_draft_tokens<on_xpu>);
+  m.impl("get_num_sampled_and_rejected", &get_num_sampled_and_rejected<on_xpu>);
+  m.impl("post_update", &post_update<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("prepare_prefill_inputs", nothing_to_infer());
   m.impl("prepare_pos_seq_lens", nothing_to_infer());

@@ -53,6 +53,12 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("zero_kv_blocks", &zero_kv_blocks<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("zero_kv_blocks", &zero_kv_blocks<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("zero_kv_blocks", nothing_to_infer());
 }

@@ -195,6 +195,16 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("num_nans", &num_nans<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("topk_log_softmax", &topk_log_softmax<on_xpu>);
+  m.impl("ranks", &ranks<on_xpu>);
+  m.impl("fill_logprob_token_ids", &fill_logprob_token_ids<on_xpu>);
+  m.impl("prompt_logprobs_token_ids", &prompt_logprobs_token_ids<on_xpu>);
+  m.impl("num_nans", &num_nans<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("topk_log_softmax", nothing_to_infer());
   m.impl("ranks", nothing_to_infer());

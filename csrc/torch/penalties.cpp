@@ -128,6 +128,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("bincount", &bincount<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("penalties", &penalties<on_xpu>);
+  m.impl("bincount", &bincount<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("penalties", nothing_to_infer());
   m.impl("bincount", nothing_to_infer());

@@ -411,6 +411,16 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("flatten_sampled", &flatten_sampled<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("compute_local_logits_stats", &compute_local_logits_stats<on_xpu>);
+  m.impl("rejection", &rejection<on_xpu>);
+  m.impl("resample", &resample<on_xpu>);
+  m.impl("insert_resampled", &insert_resampled<on_xpu>);
+  m.impl("flatten_sampled", &flatten_sampled<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("compute_local_logits_stats", nothing_to_infer());
   m.impl("rejection", nothing_to_infer());

@@ -145,6 +145,15 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("scatter_num_accepted", &scatter_num_accepted<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("expand_idx_mapping", &expand_idx_mapping<on_xpu>);
+  m.impl("post_update_num_computed_tokens", &post_update_num_computed_tokens<on_xpu>);
+  m.impl("dcp_local_seq_lens", &dcp_local_seq_lens<on_xpu>);
+  m.impl("scatter_num_accepted", &scatter_num_accepted<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("expand_idx_mapping", nothing_to_infer());
   m.impl("post_update_num_computed_tokens", nothing_to_infer());

@@ -85,6 +85,12 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("prepare_rope_positions", &prepare_rope_positions<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_rope_positions", &prepare_rope_positions<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("prepare_rope_positions", nothing_to_infer());
 }

@@ -75,6 +75,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("min_p", &min_p<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("temperature", &temperature<on_xpu>);
+  m.impl("min_p", &min_p<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("temperature", nothing_to_infer());
   m.impl("min_p", nothing_to_infer());

@@ -130,6 +130,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("apply_write.MULTI_GROUP", &apply_write_multi_group<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("apply_write", &apply_write<on_xpu>);
+  m.impl("apply_write.MULTI_GROUP", &apply_write_multi_group<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("apply_write", nothing_to_infer());
   m.impl("apply_write.MULTI_GROUP", nothing_to_infer());

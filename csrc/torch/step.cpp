@@ -210,6 +210,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("store_drafts", &store_drafts<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_step", &prepare_step<on_xpu>);
+  m.impl("store_drafts", &store_drafts<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("plan_step", nothing_to_infer());
   m.impl("prepare_step", nothing_to_infer());

@@ -183,6 +183,14 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("apply_grammar_bitmask", &apply_grammar_bitmask<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("bias", &bias<on_xpu>);
+  m.impl("bad_words", &bad_words<on_xpu>);
+  m.impl("apply_grammar_bitmask", &apply_grammar_bitmask<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("bias", nothing_to_infer());
   m.impl("bad_words", nothing_to_infer());

@@ -364,6 +364,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("rejection_sample", &rejection_sample<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("verify_greedy", &verify_greedy<on_xpu>);
+  m.impl("rejection_sample", &rejection_sample<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("verify_greedy", nothing_to_infer());
   m.impl("rejection_sample", nothing_to_infer());

@@ -22,9 +22,12 @@ __device__ inline Int64 offset(int row, Int64 stride) {
   return static_cast<Int64>(row) * stride;
 }
 
-// Integers that are passed with 32 bits in one place and with 64 in another: one of the
-// pointers is null. The values fit into 32 bits.
-__device__ inline int item(Gm<const Int32> narrow, Gm<const Int64> wide, int i) {
+// Element i of integers that are passed with 32 bits in one place and with 64 in
+// another: one of the pointers is null. With `at` it is the one at place at[i]. The
+// values fit into 32 bits.
+__device__ inline int item(Gm<const Int32> narrow, Gm<const Int64> wide,
+                           Gm<const Int64> at, int i) {
+  if (at != nullptr) i = static_cast<int>(at[i]);
   return wide != nullptr ? static_cast<int>(wide[i]) : narrow[i];
 }
 

@@ -18,7 +18,9 @@
 #include "contracts/rope.h"
 #include "contracts/sampling.h"
 #include "contracts/staged_write.h"
+#include "contracts/step.h"
 #include "contracts/token_mask.h"
+#include "contracts/verify.h"
 
 namespace vllm_kunlun {
 namespace xpu {
@@ -63,6 +65,11 @@ int launch(const InsertResampled& a, const Stream& stream);
 int launch(const FlattenSampled& a, const Stream& stream);
 int launch(const ComputeCumulativeLogP& a, const Stream& stream);
 int launch(const ComputeLocalResidualMass& a, const Stream& stream);
+int launch(const VerifyGreedy& a, const Stream& stream);
+
+// Several launches, which the stream keeps in order.
+int launch(const PrepareStep& a, const Stream& stream);
+int launch(const RejectionSample& a, const Stream& stream);
 
 int launch(const TopkLogSoftmax& a, const Stream& stream);
 int launch(const Ranks& a, const Stream& stream);
@@ -75,6 +82,7 @@ int launch(const PrepareDraftPrefillInputs& a, const Stream& stream);
 int launch(const PrepareDecodeInputs& a, const Stream& stream);
 int launch(const UpdateDraftInputs& a, const Stream& stream);
 int launch(const PrepareRopePositions& a, const Stream& stream);
+int launch(const StoreDrafts& a, const Stream& stream);
 int launch(const ZeroKvBlocks& a, const Stream& stream);
 
 }  // namespace xpu

@@ -16,6 +16,21 @@
 
 #ifdef VLLM_KUNLUN_SIMULATED
 #include "xpu/sim/language.h"
+#elif defined(VLLM_KUNLUN_XPU_HOST_SIDE)
+// A wrapper sees kernels' declarations alone, and a compiler that is not for the
+// device.
+#ifndef __global__
+#define __global__ __attribute__((global))
+#endif
+
+namespace vllm_kunlun {
+namespace xpu {
+
+template <class T>
+using GmParam = T*;
+
+}  // namespace xpu
+}  // namespace vllm_kunlun
 #else
 #include "xpu/kernel/xtdk.h"
 #include "xpu/kernel/xtdk_math.h"

@@ -51,10 +51,11 @@ __device__ inline float unit_float(UInt32 word) {
   return u > kUnitScale ? u : kUnitScale;
 }
 
-// The first word of a seed, in its two halves, and a position of 32 or 64 bits.
+// The first word of a seed and a row's position of 32 or 64 bits (see item()).
 __device__ inline UInt32 random_word(Gm<const Int64> seeds, int req,
                                      Gm<const Int32> pos32, Gm<const Int64> pos64,
-                                     int row) {
+                                     Gm<const Int64> at, int row) {
+  if (at != nullptr) row = static_cast<int>(at[row]);
   const UInt64 seed = static_cast<UInt64>(seeds[req]);
   UInt32 low;
   UInt32 high = 0u;

@@ -15,6 +15,7 @@ DEVICE_CODE = [
     *(CSRC / "xpu").glob("*.h"),
     *(CSRC / "xpu/kernels").glob("*.h"),
 ]
+WRAPPERS = sorted((CSRC / "xpu" / "wrappers").glob("*.cpp"))
 # The XPU's own compiler is a clang.
 COMPILERS = [c for c in ("g++", "clang++") if shutil.which(c)]
 LANGUAGES = {
@@ -35,10 +36,26 @@ def test_kernels_compile(compiler: str, standard: str, language: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_wrappers_compile_for_the_xpu(compiler: str) -> None:
+    """With plain pointers, and a call where XTDK has a launch."""
+    command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
+    launch = "VLLM_KUNLUN_LAUNCH(stream, kernel, ...)"
+    command += [f"-D{launch}=(void(stream), kernel(__VA_ARGS__), 0)"]
+    command += [
+        "-Wno-attributes",
+        *LANGUAGES["plain"],
+        f"-I{CSRC}",
+        *map(str, WRAPPERS),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("file", DEVICE_CODE, ids=lambda file: file.name)
 def test_memory_is_checked(file: Path) -> None:
     """No array but those that the simulator sees, and no library behind its back."""
-    if file.name in ("launch.h", "kernels.h", "language.h"):  # the host's side
+    if file.name in ("host_side.h", "kernels.h", "language.h"):  # the host's side
         return
     code = re.sub(r"//.*", "", file.read_text())
     assert re.findall(r"\b\w+ \w+\[\w+\](?: =|;)", code) == []

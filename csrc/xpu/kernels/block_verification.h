@@ -16,9 +16,9 @@ __global__ void compute_cumulative_log_p(
     GmParam<const float> draft_max, Int64 draft_max_stride,
     GmParam<const float> draft_sumexp, Int64 draft_sumexp_stride, int num_blocks,
     GmParam<const Int32> drafts32, GmParam<const Int64> drafts64,
-    GmParam<const float> draft_f32, GmParam<const unsigned short> draft_f16,
-    GmParam<const unsigned short> draft_bf16, Int64 draft_req_stride,
-    Int64 draft_step_stride, GmParam<const Int32> cu_num_logits,
+    GmParam<const Int64> drafts_at, GmParam<const float> draft_f32,
+    GmParam<const unsigned short> draft_f16, GmParam<const unsigned short> draft_bf16,
+    Int64 draft_req_stride, Int64 draft_step_stride, GmParam<const Int32> cu_num_logits,
     GmParam<const Int32> idx_mapping, GmParam<const float> temp, int num_reqs);
 
 __global__ void compute_local_residual_mass(

@@ -16,9 +16,9 @@ __global__ void gumbel_sample(
     GmParam<const float> logits_f32, GmParam<const unsigned short> logits_f16,
     GmParam<const unsigned short> logits_bf16, Int64 logits_stride,
     GmParam<const Int32> expanded_idx_mapping, GmParam<const Int64> seeds,
-    GmParam<const Int32> pos32, GmParam<const Int64> pos64, GmParam<const float> temp,
-    int vocab_size, int block_size, bool apply_temperature, bool per_token_col,
-    int num_tokens, int num_blocks);
+    GmParam<const Int32> pos32, GmParam<const Int64> pos64, GmParam<const Int64> pos_at,
+    GmParam<const float> temp, int vocab_size, int block_size, bool apply_temperature,
+    bool per_token_col, int num_tokens, int num_blocks);
 
 }  // namespace xpu
 }  // namespace vllm_kunlun

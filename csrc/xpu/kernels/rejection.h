@@ -34,13 +34,14 @@ __global__ void rejection(
     GmParam<const float> draft_max, Int64 draft_max_stride,
     GmParam<const float> draft_sumexp, Int64 draft_sumexp_stride, int num_blocks,
     GmParam<const Int32> drafts32, GmParam<const Int64> drafts64,
-    GmParam<const float> draft_f32, GmParam<const unsigned short> draft_f16,
-    GmParam<const unsigned short> draft_bf16, Int64 draft_req_stride,
-    Int64 draft_step_stride, GmParam<const Int32> cu_num_logits,
+    GmParam<const Int64> drafts_at, GmParam<const float> draft_f32,
+    GmParam<const unsigned short> draft_f16, GmParam<const unsigned short> draft_bf16,
+    Int64 draft_req_stride, Int64 draft_step_stride, GmParam<const Int32> cu_num_logits,
     GmParam<const Int32> idx_mapping, GmParam<const float> temp,
     GmParam<const Int64> seeds, GmParam<const Int32> pos32, GmParam<const Int64> pos64,
-    GmParam<const float> synthetic_rates, GmParam<const float> cumulative_log_p,
-    GmParam<const float> residual_mass, Int64 residual_mass_stride, int num_reqs);
+    GmParam<const Int64> pos_at, GmParam<const float> synthetic_rates,
+    GmParam<const float> cumulative_log_p, GmParam<const float> residual_mass,
+    Int64 residual_mass_stride, int num_reqs);
 
 __global__ void resample(
     GmParam<Int64> local_argmax, Int64 local_argmax_stride, GmParam<float> local_max,
@@ -53,8 +54,9 @@ __global__ void resample(
     GmParam<const float> draft_logsumexp, GmParam<const Int32> rejected_step,
     GmParam<const Int32> cu_num_logits, GmParam<const Int32> expanded_idx_mapping,
     GmParam<const Int32> drafts32, GmParam<const Int64> drafts64,
-    GmParam<const float> temp, GmParam<const Int64> seeds, GmParam<const Int32> pos32,
-    GmParam<const Int64> pos64, GmParam<const float> cumulative_log_p, int vocab_size,
+    GmParam<const Int64> drafts_at, GmParam<const float> temp,
+    GmParam<const Int64> seeds, GmParam<const Int32> pos32, GmParam<const Int64> pos64,
+    GmParam<const Int64> pos_at, GmParam<const float> cumulative_log_p, int vocab_size,
     int block_size, int num_reqs, int num_blocks);
 
 __global__ void insert_resampled(

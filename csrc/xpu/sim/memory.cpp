@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace vllm_kunlun::sim {
+namespace {
+
+constexpr int kLargestGranule = 8;
+
+}  // namespace
 
 void* begin_of(const Span* span) { return span->begin; }
 
@@ -22,11 +27,11 @@ GlobalMemory::GlobalMemory(std::vector<Argument> arguments)
   // name.
   for (size_t i = 0; i < spans_.size();) {
     char* end = spans_[i].begin;
-    int granule = spans_[i].element;
+    int granule = kLargestGranule;
     size_t j = i;
     for (; j < spans_.size() && (j == i || spans_[j].begin < end); ++j) {
       end = std::max(end, spans_[j].begin + spans_[j].bytes);
-      granule = std::min(granule, spans_[j].element);
+      granule = std::min(granule, spans_[j].element == 0 ? 4 : spans_[j].element);
     }
     records_.push_back(
         std::make_unique<Records>(spans_[i].begin, end - spans_[i].begin, granule));

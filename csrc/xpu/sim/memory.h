@@ -74,7 +74,7 @@ struct Argument {
   std::string name;
   const void* data;
   int64_t bytes;
-  int element;
+  int element;  // bytes; 0: of any size from 4 on
 };
 
 // The global memory of a launch: what its arguments name, and nothing else.

@@ -150,7 +150,7 @@ void check_range(const Span* span, const void* p, int64_t bytes, const char* ver
 
 void check_element(const Span* span, const void* p, int bytes, const char* verb,
                    const Place& place) {
-  if (bytes == span->element) return;
+  if (bytes == span->element || span->element == 0) return;
   fail(place, std::string(verb) + " " + range(span, p, bytes) +
                   ", whose elements have " + std::to_string(span->element) + " bytes");
 }
@@ -276,7 +276,7 @@ void check_copy(const Span* from, const void* src, const Span* to, void* dst, in
   check_range(from, src, bytes, "copies", place);
   check_range(to, dst, bytes, "copies to", place);
   for (const Span* span : {from, to}) {
-    if (bytes % span->element != 0) {
+    if (span->element != 0 && bytes % span->element != 0) {
       fail(place, "copies " + std::to_string(bytes) + " bytes, no whole number of " +
                       name_of(span) + "'s elements of " +
                       std::to_string(span->element));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "xpu/host_side.h"
 #include "xpu/kernels/block_table.h"
-#include "xpu/launch.h"
 
 namespace vllm_kunlun {
 namespace xpu {

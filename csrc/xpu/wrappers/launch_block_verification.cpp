@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "xpu/host_side.h"
 #include "xpu/kernels/block_verification.h"
-#include "xpu/launch.h"
 
 namespace vllm_kunlun {
 namespace xpu {
@@ -16,9 +16,10 @@ int launch(const ComputeCumulativeLogP& a, const Stream& stream) {
       Int64{a.stats.target_sumexp.stride}, a.stats.draft_max.data,
       Int64{a.stats.draft_max.stride}, a.stats.draft_sumexp.data,
       Int64{a.stats.draft_sumexp.stride}, i32(a.stats.num_blocks),
-      narrow(a.draft_sampled), wide(a.draft_sampled), draft.f32, draft.f16, draft.bf16,
-      Int64{a.draft_logits.req_stride}, Int64{a.draft_logits.step_stride},
-      a.cu_num_logits, a.idx_mapping, a.temp, i32(a.num_reqs));
+      narrow(a.draft_sampled), wide(a.draft_sampled), device(a.draft_sampled.at),
+      draft.f32, draft.f16, draft.bf16, Int64{a.draft_logits.req_stride},
+      Int64{a.draft_logits.step_stride}, a.cu_num_logits, a.idx_mapping, a.temp,
+      i32(a.num_reqs));
 }
 
 int launch(const ComputeLocalResidualMass& a, const Stream& stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "xpu/host_side.h"
 #include "xpu/kernels/gumbel.h"
-#include "xpu/launch.h"
 
 namespace vllm_kunlun {
 namespace xpu {
@@ -14,9 +14,9 @@ int launch(const GumbelSample& a, const Stream& stream) {
       Int64{a.local_max_stride}, a.processed_logits, Int64{a.processed_logits_stride},
       narrow(a.processed_logits_col), wide(a.processed_logits_col), logits.f32,
       logits.f16, logits.bf16, Int64{a.logits_stride}, a.expanded_idx_mapping,
-      device(a.seeds), narrow(a.pos), wide(a.pos), a.temp, i32(a.vocab_size),
-      i32(a.block_size), a.apply_temperature, a.per_token_col, i32(a.num_tokens),
-      i32(a.num_blocks));
+      device(a.seeds), narrow(a.pos), wide(a.pos), device(a.pos.at), a.temp,
+      i32(a.vocab_size), i32(a.block_size), a.apply_temperature, a.per_token_col,
+      i32(a.num_tokens), i32(a.num_blocks));
 }
 
 }  // namespace xpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "xpu/host_side.h"
 #include "xpu/kernels/input_batch.h"
-#include "xpu/launch.h"
 
 namespace vllm_kunlun {
 namespace xpu {

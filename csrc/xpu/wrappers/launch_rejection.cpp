@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "xpu/host_side.h"
 #include "xpu/kernels/rejection.h"
-#include "xpu/launch.h"
 
 namespace vllm_kunlun {
 namespace xpu {
@@ -34,11 +34,12 @@ int launch(const Rejection& a, const Stream& stream) {
       Int64{a.stats.target_sumexp.stride}, a.stats.draft_max.data,
       Int64{a.stats.draft_max.stride}, a.stats.draft_sumexp.data,
       Int64{a.stats.draft_sumexp.stride}, i32(a.stats.num_blocks),
-      narrow(a.draft_sampled), wide(a.draft_sampled), draft.f32, draft.f16, draft.bf16,
-      Int64{a.draft_logits.req_stride}, Int64{a.draft_logits.step_stride},
-      a.cu_num_logits, a.idx_mapping, a.temp, device(a.seed), narrow(a.pos),
-      wide(a.pos), a.synthetic_conditional_rates, a.cumulative_log_p,
-      a.local_residual_mass.data, Int64{a.local_residual_mass.stride}, i32(a.num_reqs));
+      narrow(a.draft_sampled), wide(a.draft_sampled), device(a.draft_sampled.at),
+      draft.f32, draft.f16, draft.bf16, Int64{a.draft_logits.req_stride},
+      Int64{a.draft_logits.step_stride}, a.cu_num_logits, a.idx_mapping, a.temp,
+      device(a.seed), narrow(a.pos), wide(a.pos), device(a.pos.at),
+      a.synthetic_conditional_rates, a.cumulative_log_p, a.local_residual_mass.data,
+      Int64{a.local_residual_mass.stride}, i32(a.num_reqs));
 }
 
 int launch(const Resample& a, const Stream& stream) {
@@ -52,9 +53,10 @@ int launch(const Resample& a, const Stream& stream) {
       Int64{a.target_logits.stride}, a.target_logsumexp, draft.f32, draft.f16,
       draft.bf16, Int64{a.draft_logits.req_stride}, Int64{a.draft_logits.step_stride},
       a.draft_logsumexp, a.rejected_step, a.cu_num_logits, a.expanded_idx_mapping,
-      narrow(a.draft_sampled), wide(a.draft_sampled), a.temp, device(a.seed),
-      narrow(a.pos), wide(a.pos), a.cumulative_log_p, i32(a.vocab_size),
-      i32(a.block_size), i32(a.num_reqs), i32(a.num_blocks));
+      narrow(a.draft_sampled), wide(a.draft_sampled), device(a.draft_sampled.at),
+      a.temp, device(a.seed), narrow(a.pos), wide(a.pos), device(a.pos.at),
+      a.cumulative_log_p, i32(a.vocab_size), i32(a.block_size), i32(a.num_reqs),
+      i32(a.num_blocks));
 }
 
 int launch(const InsertResampled& a, const Stream& stream) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a wrapper launches a kernel: geometry, stream, and the types of arguments.
-#ifndef VLLM_KUNLUN_XPU_LAUNCH_H_
-#define VLLM_KUNLUN_XPU_LAUNCH_H_
+#ifndef VLLM_KUNLUN_XPU_HOST_SIDE_H_
+#define VLLM_KUNLUN_XPU_HOST_SIDE_H_
+
+// Before the declarations of kernels: what launches them needs to know no more.
+#define VLLM_KUNLUN_XPU_HOST_SIDE
 
 #include <cstdint>
 #include <limits>
@@ -21,9 +24,11 @@
 #else
 #include "xpu/runtime.h"
 
+#ifndef VLLM_KUNLUN_LAUNCH  // a compiler without the XPU's syntax is given another one
 #define VLLM_KUNLUN_LAUNCH(stream, kernel, ...)                        \
   (kernel<<<::vllm_kunlun::xpu::kClusters, ::vllm_kunlun::xpu::kCores, \
             static_cast<XPUStream>((stream).handle)>>>(__VA_ARGS__))
+#endif
 #endif
 
 namespace vllm_kunlun {
@@ -114,4 +119,4 @@ void declare_tables([[maybe_unused]] const char* name,
 }  // namespace xpu
 }  // namespace vllm_kunlun
 
-#endif  // VLLM_KUNLUN_XPU_LAUNCH_H_
+#endif  // VLLM_KUNLUN_XPU_HOST_SIDE_H_

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "xpu/host_side.h"
+#include "xpu/kernels/verify.h"
+
+namespace vllm_kunlun {
+namespace xpu {
+
+int launch(const VerifyGreedy& a, const Stream& stream) {
+  if (!fit(a.vocab_size, a.counts.num_reqs)) return kTooLarge;
+  const LogitsPointers logits(a.logits.data, a.logits.type);
+  return VLLM_KUNLUN_LAUNCH(
+      stream, verify_greedy, device(a.sampled.data), Int64{a.sampled.stride},
+      logits.f32, logits.f16, logits.bf16, Int64{a.logits.stride}, i32(a.vocab_size),
+      narrow(a.draft_sampled), wide(a.draft_sampled), device(a.draft_sampled.at),
+      a.counts.num_sampled, a.counts.num_rejected, a.counts.seq_lens,
+      a.counts.cu_num_logits, a.counts.idx_mapping, a.counts.prefill_len,
+      i32(a.counts.num_reqs));
+}
+
+int launch(const RejectionSample& a, const Stream& stream) {
+  const bool has_residual =
+      a.use_block_verification && a.local_residual_mass.draft_logits.data != nullptr;
+  int status = launch(a.stats, stream);
+  if (status == kOk && a.use_block_verification) {
+    status = launch(a.cumulative_log_p, stream);
+  }
+  if (status == kOk && has_residual) status = launch(a.local_residual_mass, stream);
+  if (status == kOk) status = launch(a.rejection, stream);
+  if (status == kOk) status = launch(a.resample, stream);
+  if (status == kOk) status = launch(a.insert_resampled, stream);
+  if (status == kOk) status = launch(a.counts, stream);
+  return status;
+}
+
+}  // namespace xpu
+}  // namespace vllm_kunlun
