@@ -49,6 +49,7 @@ function(add_xpu_library target)
   set(common
     --sysroot=/ --target=${CMAKE_SYSTEM_PROCESSOR}-linux-gnu
     --xpu-arch=${VLLM_KUNLUN_XPU_ARCH} -std=c++17 -O2 -fPIC -fno-builtin
+    -ffp-contract=off
     -I${CMAKE_SOURCE_DIR}/csrc -I${XTDK_INCLUDE_DIR} -I${XRE_INCLUDE_DIR})
   set(kernel_flags -mllvm -fix-mfence=all -fxpu-launch-return)
   set(wrapper_flags -x xpu --xpu-host-only)
