@@ -58,7 +58,7 @@ def test_no_such_backend(text: str) -> None:
 
 def test_environment() -> None:
     """A process begins with the backend of its environment."""
-    program = "from vllm_kunlun import backend; import test_backend; "
+    program = "from vllm_kunlun import backend, ops; import test_backend; ops.load(); "
     program += "test_backend.count([1]); print(backend.simulated_launches())"
     environment = os.environ | {
         "VLLM_KUNLUN_BACKEND": "sim:1x64",

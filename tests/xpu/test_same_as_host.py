@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import test_block_verification
 import test_rejection
+import torch
 from oracle import Case, compare
 from oracle.upstream import full_name
 from test_autoregressive import (
@@ -76,7 +77,7 @@ from test_requests import (
 from test_rope import Positions, test_prepare_rope_positions
 from test_rope import Request as RopeRequest
 from test_sampling import test_min_p, test_min_p_of_nan, test_temperature
-from test_staged_write import test_apply_write, test_one_dimension
+from test_staged_write import Staged, Write, test_apply_write, test_one_dimension
 from test_token_mask import (
     Bias,
     Ids,
@@ -146,6 +147,14 @@ DEVIATIONS: dict[str, Callable[[], Case]] = {
 def test_deviations(name: str) -> None:
     """The XPU's kernels deviate from upstream's as the host's do."""
     compare(DEVIATIONS[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_long_writes_that_overlap(dtype: torch.dtype) -> None:
+    """What many cores share out, the last staged write wins everywhere."""
+    places = ((0, 3000), (700, 1500), (1900, 900))
+    writes = tuple(Write(0, 1, start, length) for start, length in places)
+    compare(Staged(2, (3000,), writes, dtype=dtype).make)
 
 
 def test_no_kernel_was_left_out(machine: set[str]) -> None:
