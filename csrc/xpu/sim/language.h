@@ -39,6 +39,8 @@ class Element {
   Element(T* p, const Span* span, const Place& place)
       : p_(p), span_(span), place_(place) {}
 
+  Element(const Element&) = default;
+
   operator T() const {
     check_read(span_, p_, sizeof(T), place_);
     return *p_;
