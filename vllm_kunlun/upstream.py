@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from vllm.v1.worker.gpu.sample.sampler import Sampler
 
 
-def first_num_tokens(runner: "ModelRunnerV2") -> int:
-    """Return the number of tokens whose requests lead a batch.
+def uniform_decodes_lead() -> bool:
+    """Whether the decodes that verify all their drafts come first in a batch.
 
-    0.26.0 puts the decodes that verify all their drafts first; 0.25.1 orders by the
-    number of tokens alone, of which 1 is the least.
+    So in 0.26.0; 0.25.1 orders by the number of tokens alone.
     """
     from vllm.v1.worker.gpu import model_runner
 
-    uniform_first = hasattr(model_runner, "sort_batch_req_ids")
-    return runner.decode_query_len if uniform_first else 1
+    return hasattr(model_runner, "sort_batch_req_ids")
 
 
 def copy_shared_blocks(runner: "ModelRunnerV2", output: "SchedulerOutput") -> None:

@@ -81,7 +81,7 @@ def test_plans_are_the_same(
     )
     padded = min(len(requests) + padding, MAX_REQS)
     plans = [
-        planner(states, PackedArrays(MAX_REQS, CPU), first)(output, padded, num_new)
+        planner(states, PackedArrays(MAX_REQS, CPU))(output, padded, num_new, first)
         for planner in (NumpyPlanner, FusedPlanner)
     ]
     for f in fields(Plan):

@@ -20,7 +20,7 @@ RUNNER: Any = SimpleNamespace(
 def test_the_order_is_upstreams() -> None:
     """Where upstream has a rule of its own, ours leads the batch as that does."""
     counts = {"prefill": 7, "decode": 4, "short": 2, "one": 1}
-    first = upstream.first_num_tokens(RUNNER)
+    first = RUNNER.decode_query_len if upstream.uniform_decodes_lead() else 1
     ours = sorted(counts, key=lambda r: (counts[r] != first, counts[r]))
     theirs = getattr(model_runner, "sort_batch_req_ids", None)
     if theirs is None:

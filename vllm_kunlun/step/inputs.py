@@ -14,7 +14,7 @@ from vllm_kunlun.step.packed import VIEWS, PackedArrays
 from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner, Plan
 from vllm_kunlun.step.tables import BatchedBlockTables
 from vllm_kunlun.switches import Switches
-from vllm_kunlun.upstream import copy_shared_blocks, first_num_tokens
+from vllm_kunlun.upstream import copy_shared_blocks, uniform_decodes_lead
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -57,7 +57,8 @@ class StepInputs:
         # Captured graphs read the batch's offsets where the runner has them.
         buffers.query_start_loc = self.packed.query_start_loc
         planner = FusedPlanner if switches.hostvec else NumpyPlanner
-        self.plan = planner(states, self.packed, first_num_tokens(runner))
+        self.plan = planner(states, self.packed)
+        self.uniform_decodes_lead = uniform_decodes_lead()
         num_logits = runner.max_num_reqs * (1 + runner.num_speculative_steps)
         i32 = {"dtype": torch.int32, "device": runner.device}
         self.logits_indices = torch.zeros(
@@ -133,7 +134,9 @@ class StepInputs:
         num_reqs = len(scheduler_output.num_scheduled_tokens)
         num_reqs_padded = batch_desc.num_reqs or num_reqs
         num_new_sampled = runner.model_state.num_new_sampled_tokens_per_step
-        plan = self.plan(scheduler_output, num_reqs_padded, num_new_sampled)
+        # With 1, fewer tokens simply precede more.
+        first = runner.decode_query_len if self.uniform_decodes_lead else 1
+        plan = self.plan(scheduler_output, num_reqs_padded, num_new_sampled, first)
         self._send()
         if self.marks_padding:
             is_padding = runner.input_buffers.is_padding

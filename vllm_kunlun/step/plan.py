@@ -41,15 +41,11 @@ class Plan:
 class FusedPlanner:
     """Plans a step in one call of ours.
 
-    Its buffers hold one step: a plan is good until the next one is made. Requests of
-    `first` tokens lead the batch; with 1, fewer tokens simply precede more.
+    Its buffers hold one step: a plan is good until the next one is made.
     """
 
-    def __init__(
-        self, states: "RequestState", packed: PackedArrays, first: int = 1
-    ) -> None:
+    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
         n = states.max_num_reqs
-        self.first = first
         self.row_of = states.req_id_to_index.__getitem__
         self.packed = packed
         self._inputs = torch.zeros(3, n, dtype=torch.int32)
@@ -67,9 +63,13 @@ class FusedPlanner:
         self._views = lru_cache(maxsize=VIEWS)(self._make_views)
 
     def __call__(
-        self, output: "SchedulerOutput", num_reqs_padded: int, num_new_sampled: int
+        self,
+        output: "SchedulerOutput",
+        num_reqs_padded: int,
+        num_new_sampled: int,
+        first: int = 1,
     ) -> Plan:
-        """Return the layout of `output`'s batch."""
+        """Return the layout of `output`'s batch; requests of `first` tokens lead it."""
         counts = output.num_scheduled_tokens
         drafts = output.scheduled_spec_decode_tokens
         n = len(counts)
@@ -88,7 +88,7 @@ class FusedPlanner:
             *host[:3],
             self._batch,
             self._is_prefilling,
-            self.first,
+            first,
             num_new_sampled,
             n,
             num_reqs_padded,
@@ -125,22 +125,23 @@ class FusedPlanner:
 class NumpyPlanner:
     """Plans a step array by array, as upstream does."""
 
-    def __init__(
-        self, states: "RequestState", packed: PackedArrays, first: int = 1
-    ) -> None:
-        self.first = first
+    def __init__(self, states: "RequestState", packed: PackedArrays) -> None:
         self.states = states
         self.packed = packed
 
     def __call__(
-        self, output: "SchedulerOutput", num_reqs_padded: int, num_new_sampled: int
+        self,
+        output: "SchedulerOutput",
+        num_reqs_padded: int,
+        num_new_sampled: int,
+        first: int = 1,
     ) -> Plan:
-        """Return the layout of `output`'s batch."""
+        """Return the layout of `output`'s batch; requests of `first` tokens lead it."""
         counts = output.num_scheduled_tokens
         drafts = output.scheduled_spec_decode_tokens
         states = self.states
         n = len(counts)
-        req_ids = sorted(counts, key=lambda r: (counts[r] != self.first, counts[r]))
+        req_ids = sorted(counts, key=lambda r: (counts[r] != first, counts[r]))
         num_tokens = np.array([counts[r] for r in req_ids], np.int32)
         num_drafts = np.array([len(drafts.get(r, ())) for r in req_ids], np.int32)
         _, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()
