@@ -62,7 +62,12 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         """Draft under `switches` from the next step on."""
         self._switches = switches
         self._fuse_markov(self.model)
-        self.set_attn(self.model_state, self.kv_cache_config, self.block_tables)
+        self.set_attn(
+            self.model_state,
+            self.kv_cache_config,
+            self.block_tables,
+            *self._of_target,
+        )
 
     def attach(self, runner: "ModelRunnerV2") -> None:
         """Have the scheduler told which drafts are worth verifying, where some are not.
@@ -108,6 +113,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
     ) -> None:
         """Take over the KV cache's layout; 0.26.0 adds what the target model has."""
         super().set_attn(model_state, kv_cache_config, block_tables, *of_target)
+        self._of_target = of_target
         groups = self.draft_kv_cache_group_ids
         self._block_tables = [block_tables.input_block_tables[gid] for gid in groups]
         self._block_sizes = [block_tables.kernel_block_sizes[gid] for gid in groups]
