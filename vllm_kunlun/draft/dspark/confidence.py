@@ -9,11 +9,9 @@ above `draft_confidence_threshold` is a prefix, and that is verified.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from vllm.v1.outputs import DraftTokenIds
-from vllm.v1.worker.gpu.async_utils import async_copy_to_np
-from vllm.v1.worker.gpu.spec_decode.utils import DraftTokensHandler
+
+from vllm_kunlun.draft.counted import CountedDrafts
 
 if TYPE_CHECKING:
     from vllm.v1.worker.gpu.input_batch import InputBatch
@@ -34,7 +32,7 @@ def likely_prefix(chances: torch.Tensor, threshold: float) -> torch.Tensor:
     return (survival >= threshold).sum(dim=1, dtype=torch.int32)
 
 
-class CutDrafts(DraftTokensHandler):
+class CutDrafts(CountedDrafts):
     """Hands the scheduler as many drafts of each request as are worth verifying."""
 
     def __init__(self, device: torch.device, num_drafts: torch.Tensor) -> None:
@@ -47,8 +45,6 @@ class CutDrafts(DraftTokensHandler):
         """
         super().__init__(device)
         self._num_drafts = num_drafts
-        self._lengths = np.empty(0, np.int32)
-        self._copied = torch.cuda.Event(blocking=True)
 
     def set_draft_tokens(
         self, input_batch: "InputBatch", draft_tokens: torch.Tensor
@@ -59,18 +55,5 @@ class CutDrafts(DraftTokensHandler):
             input_batch: the batch.
             draft_tokens: [num_reqs, num_steps], int64.
         """
-        super().set_draft_tokens(input_batch, draft_tokens)
-        self.copy_stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.copy_stream):
-            self._lengths = async_copy_to_np(self._num_drafts[: input_batch.num_reqs])
-            self._copied.record()
-
-    def get_draft_tokens(self) -> DraftTokenIds:
-        """Return the drafts that are kept, -1 for each where nobody looks at them."""
-        drafts = super().get_draft_tokens()
-        self._copied.synchronize()
-        for tokens, length in zip(
-            drafts.draft_token_ids, self._lengths.tolist(), strict=True
-        ):
-            del tokens[length:]
-        return drafts
+        lengths = self._num_drafts[: input_batch.num_reqs]
+        self.take(input_batch, draft_tokens, lengths)

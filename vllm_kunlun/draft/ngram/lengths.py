@@ -5,18 +5,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from vllm.v1.outputs import DraftTokenIds
-from vllm.v1.worker.gpu.async_utils import async_copy_to_np
-from vllm.v1.worker.gpu.spec_decode.utils import DraftTokensHandler
+
+from vllm_kunlun.draft.counted import CountedDrafts
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.worker.gpu.input_batch import InputBatch
 
 
-class DraftLengths(DraftTokensHandler):
+class DraftLengths(CountedDrafts):
     """Hands over as many drafts of each request as there are.
 
     Without async scheduling the scheduler asks for them after each step and schedules
@@ -27,8 +25,6 @@ class DraftLengths(DraftTokensHandler):
     def __init__(self, device: torch.device, num_drafts: torch.Tensor) -> None:
         super().__init__(device)
         self.num_drafts = num_drafts
-        self._lengths = np.empty(0, np.int32)
-        self._copied = torch.cuda.Event(blocking=True)
         self._known: dict[str, int] = {}
 
     def set_draft_tokens(
@@ -42,23 +38,8 @@ class DraftLengths(DraftTokensHandler):
         """
         if input_batch.has_structured_output_reqs:
             draft_tokens = draft_tokens[input_batch.idx_mapping]
-        super().set_draft_tokens(input_batch, draft_tokens)
         lengths = self.num_drafts[input_batch.idx_mapping]
-        self.copy_stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.copy_stream):
-            self._lengths = async_copy_to_np(lengths)
-            lengths.record_stream(self.copy_stream)
-            self._copied.record()
-
-    def get_draft_tokens(self) -> DraftTokenIds:
-        """Return the drafts, -1 for each where nobody looks at the tokens."""
-        drafts = super().get_draft_tokens()
-        self._copied.synchronize()
-        for tokens, length in zip(
-            drafts.draft_token_ids, self._lengths.tolist(), strict=True
-        ):
-            del tokens[length:]
-        return drafts
+        self.take(input_batch, draft_tokens, lengths)
 
     def count(self, input_batch: "InputBatch") -> Callable[[], dict[str, int]]:
         """Return what counts the verified drafts of a batch once it is done."""
