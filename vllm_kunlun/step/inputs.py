@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from vllm import envs
+from vllm.v1.worker.gpu import input_batch as upstream
+from vllm.v1.worker.gpu.cp_utils import prepare_dcp_local_seq_lens
+from vllm.v1.worker.gpu.input_batch import InputBatch
 
 from vllm_kunlun.step.packed import VIEWS, PackedArrays
 from vllm_kunlun.step.plan import FusedPlanner, NumpyPlanner, Plan
@@ -19,7 +23,6 @@ from vllm_kunlun.upstream import copy_shared_blocks, uniform_decodes_lead
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.worker.gpu.cudagraph_utils import BatchExecutionDescriptor
-    from vllm.v1.worker.gpu.input_batch import InputBatch
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
 
 
@@ -48,8 +51,6 @@ class StepInputs:
     """Makes a step's `InputBatch` in buffers that stay where they are."""
 
     def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
-        from vllm import envs
-
         self.runner = runner
         self.switches = switches
         states, buffers = runner.req_states, runner.input_buffers
@@ -124,10 +125,8 @@ class StepInputs:
         self,
         scheduler_output: "SchedulerOutput",
         batch_desc: "BatchExecutionDescriptor",
-    ) -> "InputBatch":
+    ) -> InputBatch:
         """Return the step's batch; see `GPUModelRunner.prepare_inputs`."""
-        from vllm.v1.worker.gpu.input_batch import InputBatch
-
         runner = self.runner
         num_tokens = scheduler_output.total_num_scheduled_tokens
         num_tokens_padded = batch_desc.num_tokens
@@ -228,8 +227,6 @@ class StepInputs:
     def _fill(
         self, plan: Plan, views: "_Views", num_logits: int, num_new_sampled: int
     ) -> "_Logits":
-        from vllm.v1.worker.gpu import input_batch as upstream
-
         buffers = self.runner.input_buffers
         states = self.runner.req_states
         if plan.is_prefilling.any():
@@ -270,8 +267,6 @@ class StepInputs:
         return _Logits(indices, *expanded)
 
     def _dcp_local_seq_lens(self, num_reqs: int, num_reqs_padded: int) -> torch.Tensor:
-        from vllm.v1.worker.gpu.cp_utils import prepare_dcp_local_seq_lens
-
         runner = self.runner
         buffers = runner.input_buffers
         prepare_dcp_local_seq_lens(

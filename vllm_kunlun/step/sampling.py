@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from vllm.v1.worker.gpu.buffer_utils import async_copy_to_gpu
+from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
+from vllm.v1.worker.gpu.metrics.logits import get_num_nans
+from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+from vllm.v1.worker.gpu.sample.gumbel import gumbel_sample
+from vllm.v1.worker.gpu.sample.output import SamplerOutput
+from vllm.v1.worker.gpu.sample.sampler import Sampler
+from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
+from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
+from vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils import rejection_sample
 
 from vllm_kunlun.step.wanted import Wanted, mask_rows, wanted_by
 from vllm_kunlun.switches import Switches
 from vllm_kunlun.upstream import topk_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vllm.v1.core.sched.output import GrammarOutput
     from vllm.v1.outputs import LogprobsTensors
     from vllm.v1.worker.gpu.input_batch import InputBatch
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
-    from vllm.v1.worker.gpu.sample.output import SamplerOutput
-    from vllm.v1.worker.gpu.sample.sampler import Sampler
-    from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
     Sampled = tuple[SamplerOutput, torch.Tensor, torch.Tensor]
-    Stage = Callable[[torch.Tensor, InputBatch, GrammarOutput | None], Sampled]
 
 
 BATCHES = 1024
@@ -47,8 +51,6 @@ class FusedSampling:
     """The `sample` stage of a V2 runner."""
 
     def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
-        from vllm.v1.worker.gpu.sample.sampler import Sampler
-        from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
         self.runner = runner
         self.switches = switches
@@ -61,7 +63,7 @@ class FusedSampling:
         """Forget what batches want: rows of the request state get new requests."""
         self._wanted.clear()
 
-    def wanted(self, sampler: "Sampler", requests: np.ndarray) -> Wanted:
+    def wanted(self, sampler: Sampler, requests: np.ndarray) -> Wanted:
         """Return what the requests with these state rows want.
 
         Decodes come in the same batch step after step, and a look at a dozen arrays
@@ -82,8 +84,6 @@ class FusedSampling:
         grammar_output: "GrammarOutput | None",
     ) -> "Sampled":
         """Do what `GPUModelRunner.sample` does."""
-        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
-
         runner = self.runner
         sampler, verifier = runner.sampler, runner.rejection_sampler
         has_drafts = input_batch.num_draft_tokens > 0
@@ -119,10 +119,10 @@ class FusedSampling:
         logits: torch.Tensor,
         input_batch: "InputBatch",
         grammar_output: "GrammarOutput | None",
-        sampler: "Sampler",
-        verifier: "RejectionSampler | None",
+        sampler: Sampler,
+        verifier: RejectionSampler | None,
         wanted: Wanted,
-    ) -> "SamplerOutput":
+    ) -> SamplerOutput:
         """Return the tokens of a step; `verifier` is None without drafts.
 
         Args:
@@ -133,10 +133,6 @@ class FusedSampling:
             verifier: the runner's, where the batch has drafts.
             wanted: what the requests of the batch want.
         """
-        from vllm.v1.worker.gpu.metrics.logits import get_num_nans
-        from vllm.v1.worker.gpu.sample.output import SamplerOutput
-        from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
-
         reports = wanted.logprobs != NO_LOGPROBS or wanted.token_ids > 0
         keeps_raw = reports and sampler.logprobs_mode.startswith("raw_")
         masks = None
@@ -206,7 +202,7 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        sampler: "Sampler",
+        sampler: Sampler,
         wanted: Wanted,
         masks: tuple[np.ndarray, np.ndarray] | None,
         *,
@@ -263,7 +259,7 @@ class FusedSampling:
         out: torch.Tensor,
         logits: torch.Tensor | None,
         input_batch: "InputBatch",
-        sampler: "Sampler",
+        sampler: Sampler,
         wanted: Wanted,
         masks: tuple[np.ndarray, np.ndarray] | None,
     ) -> None:
@@ -318,7 +314,6 @@ class FusedSampling:
         )
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
-        from vllm.v1.worker.gpu.buffer_utils import async_copy_to_gpu
 
         device = self.runner.device
         if device.type == "cpu":
@@ -329,8 +324,8 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        sampler: "Sampler",
-        verifier: "RejectionSampler | None",
+        sampler: Sampler,
+        verifier: RejectionSampler | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Launch `verify_greedy`; return tokens and counts as `outputs` has them."""
         drafts = self._draft_logits(verifier)
@@ -355,8 +350,8 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        sampler: "Sampler",
-        verifier: "RejectionSampler | None",
+        sampler: Sampler,
+        verifier: RejectionSampler | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Launch `rejection_sample`; return tokens and counts."""
         ops = torch.ops.vllm_kunlun
@@ -389,14 +384,14 @@ class FusedSampling:
         )
         return outputs
 
-    def _draft_logits(self, verifier: "RejectionSampler | None") -> torch.Tensor | None:
+    def _draft_logits(self, verifier: RejectionSampler | None) -> torch.Tensor | None:
         if verifier is None:
             return None
         assert self.runner.speculator is not None
         return self.runner.speculator.draft_logits
 
     def _outputs(
-        self, input_batch: "InputBatch", verifier: "RejectionSampler | None"
+        self, input_batch: "InputBatch", verifier: RejectionSampler | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Make tokens int64 [num_reqs, steps + 1], counts int32 [num_reqs], blank."""
         # New ones in each step: the last step's may still be on their way to the host.
@@ -410,16 +405,10 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        sampler: "Sampler",
-        verifier: "RejectionSampler | None",
+        sampler: Sampler,
+        verifier: RejectionSampler | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Sample as upstream does after all that changes logits."""
-        from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
-        from vllm.v1.worker.gpu.sample.gumbel import gumbel_sample
-        from vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils import (
-            rejection_sample,
-        )
-
         states = sampler.sampling_states
         pos = input_batch.positions[input_batch.logits_indices]
         if verifier is None:
@@ -463,8 +452,8 @@ class FusedSampling:
         self,
         logits: torch.Tensor,
         input_batch: "InputBatch",
-        sampler: "Sampler",
-        verifier: "RejectionSampler | None",
+        sampler: Sampler,
+        verifier: RejectionSampler | None,
         wanted: Wanted,
         sampled: torch.Tensor,
         num_sampled: torch.Tensor,

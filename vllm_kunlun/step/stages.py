@@ -4,7 +4,6 @@
 from typing import TYPE_CHECKING
 
 from vllm_kunlun import ops
-from vllm_kunlun.step import sampling
 from vllm_kunlun.switches import Switches
 from vllm_kunlun.upstream import splits_prompts
 
@@ -20,6 +19,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
 
     from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
     from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
+    from vllm_kunlun.step import sampling
     from vllm_kunlun.step.inputs import StepInputs
     from vllm_kunlun.step.post_update import PostUpdate
     from vllm_kunlun.step.tables import BatchedBlockTables
