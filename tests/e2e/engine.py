@@ -2,7 +2,10 @@
 """Start an engine in this process, ask it, take it down."""
 
 import gc
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,3 +71,28 @@ def runner(llm: LLM) -> type:
     """Return the class of the worker's model runner."""
     classes: list[type] = llm.collective_rpc(lambda w: type(w.model_runner))
     return classes[0]
+
+
+def run_script(
+    script: str, folder: Path, **environment: str
+) -> tuple[dict[str, Any], str]:
+    """Run `script` in a process of its own, from a file in `folder`.
+
+    Returns:
+        What it printed as ``FOUND`` and a JSON object, and all that it wrote.
+    """
+    file = folder / "script.py"
+    file.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    written = done.stdout + done.stderr
+    assert done.returncode == 0, written
+    (line,) = [x for x in done.stdout.splitlines() if x.startswith("FOUND ")]
+    found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
+    return found, written

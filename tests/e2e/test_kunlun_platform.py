@@ -6,15 +6,11 @@ the runner, and gives attention, norms, buffers and kernels. None of it is the d
 own work, which is what stays unknown.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine import engine, tokens
+from engine import engine, run_script, tokens
 
 TESTS = Path(__file__).parents[1]
 PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100))]
@@ -62,19 +58,7 @@ def run(
         draft=str(draft or ""),
         prompts=PROMPTS,
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        # `-c` would take a checkout's sources for the package.
-        cwd=dev,
-        env=os.environ.copy(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = [x for x in done.stdout.splitlines() if x.startswith("FOUND ")]
-    found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
+    found, _ = run_script(script, dev)
     return found
 
 
