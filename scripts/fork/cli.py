@@ -17,6 +17,7 @@ from fork import export as exporting
 from fork import fetch as fetching
 from fork import status as showing
 from fork import verify as verifying
+from fork.cli_rebase import Offline
 from fork.errors import ForkError, explain_os_error
 from fork.hermetic import GitError, explain_git_error
 from fork.paths import Layout
@@ -34,9 +35,6 @@ _err = Console(highlight=False, soft_wrap=True, stderr=True)
 Version = Annotated[
     str | None,
     typer.Option("--upstream", help="The vLLM version, else upstream.toml's default."),
-]
-Offline = Annotated[
-    bool, typer.Option("--offline", help="Use the download cache alone.")
 ]
 
 

@@ -12,6 +12,15 @@ from rich.console import Console
 app = typer.Typer(no_args_is_help=True, help="Measure how fast it is here.")
 console = Console()
 
+Json = Annotated[Path | None, typer.Option(help="Write all figures there.")]
+Markdown = Annotated[Path | None, typer.Option(help="Write tables there.")]
+Concurrency = Annotated[str, typer.Option(help="Requests at once.")]
+Rounds = Annotated[int, typer.Option(help="Times that each way is measured.")]
+Dtype = Annotated[str, typer.Option(help="As vLLM's.")]
+Compiled = Annotated[
+    bool, typer.Option("--compiled", help="Let vLLM compile the model.")
+]
+
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
@@ -41,8 +50,8 @@ def kernels(
     quick: Annotated[
         bool, typer.Option("--quick", help="1 and 32 requests, 32k, 0.05 s each.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
+    json: Json = None,
+    markdown: Markdown = None,
 ) -> None:
     """Measure each kernel against torch code that does the same work."""
     from vllm_kunlun.bench.kernels.command import bench_kernels
@@ -96,8 +105,8 @@ def step(
         list[str] | None,
         typer.Option(help="A cost of that estimate, such as launch=5."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
+    json: Json = None,
+    markdown: Markdown = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the times there.")] = None,
 ) -> None:
     """Measure the V2 runner's control plane without a model, switches on and off."""
@@ -141,26 +150,24 @@ def spec(
     text: Annotated[
         list[str] | None, typer.Option(help="Only this text; may be given again.")
     ] = None,
-    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    concurrency: Concurrency = "1,8,32",
     drafts: Annotated[int, typer.Option(help="Drafts per step, 1 to 15.")] = 7,
     lookup: Annotated[
         str, typer.Option(help="Shortest and longest match of n-gram drafters.")
     ] = "2,4",
     tokens: Annotated[int, typer.Option(help="New tokens per request.")] = 128,
-    rounds: Annotated[int, typer.Option(help="Times that each way is measured.")] = 3,
+    rounds: Rounds = 3,
     acceptance: Annotated[
         str, typer.Option(help="Acceptances to force, 0 to 1; empty for none.")
     ] = "0,0.25,0.5,0.75,1",
-    dtype: Annotated[str, typer.Option(help="As vLLM's.")] = "bfloat16",
-    compiled: Annotated[
-        bool, typer.Option("--compiled", help="Let vLLM compile the model.")
-    ] = False,
+    dtype: Dtype = "bfloat16",
+    compiled: Compiled = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="4 ways, 2 texts, 1 and 8 requests, one round."),
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables there.")] = None,
+    json: Json = None,
+    markdown: Markdown = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figures there.")] = None,
 ) -> None:
     """Measure what speculation brings: V1 and V2, n-gram and DSpark drafts.
@@ -199,21 +206,19 @@ def serve(
     model: Annotated[
         Path | None, typer.Option(help="Folder of a model; SmolLM2-135M if not.")
     ] = None,
-    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    concurrency: Concurrency = "1,8,32",
     requests: Annotated[
         int, typer.Option(help="Requests per run, times requests at once.")
     ] = 2,
     input_len: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 128,
     output_len: Annotated[int, typer.Option(help="New tokens of a request.")] = 128,
-    rounds: Annotated[int, typer.Option(help="Times that each way is measured.")] = 3,
-    dtype: Annotated[str, typer.Option(help="As vLLM's.")] = "bfloat16",
-    compiled: Annotated[
-        bool, typer.Option("--compiled", help="Let vLLM compile the model.")
-    ] = False,
+    rounds: Rounds = 3,
+    dtype: Dtype = "bfloat16",
+    compiled: Compiled = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="8 requests at once, 32 tokens, one round.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    json: Json = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a table there.")] = None,
 ) -> None:
     """Load servers with V1, V2 with all switches off and V2, by vllm bench serve."""
