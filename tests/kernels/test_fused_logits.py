@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from oracle import Arena
+from oracle import Arena, same_bits_or_nan
 from oracle.logits import make_logits
 
 from vllm_kunlun import ops
@@ -259,6 +259,8 @@ def launches(draw: st.DrawFn) -> Fused:
 @example(Fused(2 * PART, (0, 3)))
 @example(Fused(PART + 33, (2, 1), dtype=torch.bfloat16))
 @example(Fused(3 * PART + 7, (0,), groups=frozenset(), in_place=True))
+# Of two f16 NaNs in one row, torch makes f32 NaNs of different bits.
+@example(Fused(1055, (0,), frozenset(), torch.float16, scaled=False, nan=True, seed=0))
 def test_fused_logits(case: Fused) -> None:
     """One launch writes what the single kernels write, to the bit."""
     arena, arguments = case.make()
@@ -267,8 +269,7 @@ def test_fused_logits(case: Fused) -> None:
     run_singly(expected_arguments, case.groups, case.scaled)
     for name, expected in expected_arena.buffers.items():
         found = arena.buffers[name]
-        bits = torch.int16 if expected.element_size() == 2 else torch.int32
-        assert torch.equal(expected.view(bits), found.view(bits)), name
+        assert same_bits_or_nan(expected, found).all(), name
 
 
 @pytest.mark.parametrize("rising", [True, False])

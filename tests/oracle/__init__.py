@@ -9,6 +9,7 @@ from oracle.case import (
     compare,
     opcheck,
     run_both,
+    same_bits_or_nan,
 )
 from oracle.upstream import kernel_of, prepare
 
@@ -22,4 +23,5 @@ __all__ = [
     "opcheck",
     "prepare",
     "run_both",
+    "same_bits_or_nan",
 ]

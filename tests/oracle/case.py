@@ -104,7 +104,7 @@ def assert_same(
     """
     for name, expected in theirs.arena.buffers.items():
         found = ours.arena.buffers[name]
-        same = (close or {}).get(name, _same_bits)(expected, found)
+        same = (close or {}).get(name, same_bits)(expected, found)
         if not bool(same.all()):
             i = int((~same).nonzero()[0])
             raise AssertionError(
@@ -131,8 +131,13 @@ def opcheck(case: Case) -> None:
     torch.library.opcheck(op, tuple(arguments[name] for name in names))
 
 
-def _same_bits(expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    """NaN equals NaN, and -0.0 is not 0.0."""
+def same_bits(expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+    """Where a NaN equals only the same NaN, and -0.0 is not 0.0."""
     size = expected.element_size()
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
     return expected.view(bits) == found.view(bits)
+
+
+def same_bits_or_nan(expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+    """To the bit, except that the sign and payload of a NaN mean nothing."""
+    return same_bits(expected, found) | (expected.isnan() & found.isnan())
