@@ -247,6 +247,26 @@ def test_padded_drafts_are_not_accepted(bigram_model: Path, bigram_draft: Path) 
             step()
 
 
+def test_drafts_are_counted_after_the_next_step_is_planned() -> None:
+    """As with async scheduling, where a batch's arrays hold the next one by then."""
+    import vllm.v1.worker.cpu.shm  # noqa: F401  (the CPU's streams and events)
+
+    from vllm_kunlun.draft.ngram.lengths import DraftLengths
+
+    num_drafts = torch.tensor([2, 3, 0], dtype=torch.int32)
+    lengths = DraftLengths(torch.device("cpu"), num_drafts)
+    batch: Any = SimpleNamespace(
+        req_ids=["a", "b", "c"],
+        idx_mapping=torch.arange(3),
+        has_structured_output_reqs=False,
+        num_draft_tokens_per_req=np.array([3, 1, 3], np.int32),
+    )
+    lengths.set_draft_tokens(batch, torch.zeros(3, 3, dtype=torch.int64))
+    count = lengths.count(batch)
+    batch.num_draft_tokens_per_req[:] = [0, 3, 0]
+    assert count() == {"a": 2, "b": 1, "c": 0}
+
+
 def test_rows_without_a_draft() -> None:
     """What is verified is -1 behind a request's drafts and throughout a padded row."""
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2

@@ -43,8 +43,9 @@ class DraftLengths(CountedDrafts):
 
     def count(self, input_batch: "InputBatch") -> Callable[[], dict[str, int]]:
         """Return what counts the verified drafts of a batch once it is done."""
-        scheduled = input_batch.num_draft_tokens_per_req
-        assert scheduled is not None
+        assert input_batch.num_draft_tokens_per_req is not None
+        # By the time it is asked, the next step may have been planned in that array.
+        scheduled = input_batch.num_draft_tokens_per_req.tolist()
         req_ids, copied = input_batch.req_ids, self._copied
         had_ids, had_lengths = self.req_ids, self._lengths
 
@@ -52,7 +53,7 @@ class DraftLengths(CountedDrafts):
             copied.synchronize()
             had = dict(zip(had_ids, had_lengths.tolist(), strict=True))
             return {
-                req_id: min(int(n), had.get(req_id, 0))
+                req_id: min(n, had.get(req_id, 0))
                 for req_id, n in zip(req_ids, scheduled, strict=True)
             }
 
