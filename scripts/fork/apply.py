@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fork import fetch, series, state
 from fork.config import Upstream
-from fork.errors import ForkError, shown
+from fork.errors import ForkError, shown, tool
 from fork.fetch import Say
 from fork.files import exclusive, remove_tree, scratch
 from fork.git import Repository
@@ -47,7 +47,7 @@ def apply(
         if tree.exists():
             repository, known = state.open_tree(tree, version)
             state.refuse_uncommitted(repository)
-            refuse_unexported(repository, known)
+            refuse_unexported(repository, known, version)
             base = upstream.lock.base or known.base
             if known == state.State.of(base, known.tip, current):
                 say(
@@ -119,7 +119,8 @@ def check_lock(upstream: Upstream, applied: Applied) -> None:
             raise ForkError(
                 f"The {what} of vLLM {upstream.version} came out as {found}, but "
                 f"upstream.toml locks {locked}: take upstream.toml and the patches "
-                "back from git, or accept the change with scripts/verify --update."
+                "back from git, or accept the change with "
+                f"{tool('verify', upstream.version)} --update."
             )
 
 
@@ -130,7 +131,8 @@ def check_locked(layout: Layout, upstream: Upstream, patches: Series) -> None:
         raise ForkError(
             f"{shown(layout.series_dir(upstream.version))} has the digest "
             f"{patches.digest}, but upstream.toml locks {locked}: take the patches "
-            "back from git, or accept the change with scripts/verify --update."
+            "back from git, or accept the change with "
+            f"{tool('verify', upstream.version)} --update."
         )
 
 
@@ -139,10 +141,10 @@ def refuse_work(tree: Path, version: str) -> None:
     if tree.exists():
         repository, known = state.open_tree(tree, version)
         state.refuse_uncommitted(repository)
-        refuse_unexported(repository, known)
+        refuse_unexported(repository, known, version)
 
 
-def refuse_unexported(repository: Repository, known: state.State) -> None:
+def refuse_unexported(repository: Repository, known: state.State, version: str) -> None:
     """Refuse where commits were made, or dropped, since the tools were here."""
     tip = repository.commit_id("HEAD")
     if tip == known.tip:
@@ -153,8 +155,9 @@ def refuse_unexported(repository: Repository, known: state.State) -> None:
     )
     listed = "; ".join(log.splitlines()) or "commits were dropped"
     raise ForkError(
-        f"{where} has commits that were not exported ({listed}): run scripts/export, "
-        "or keep them out of the way with scripts/apply --set-aside."
+        f"{where} has commits that were not exported ({listed}): run "
+        f"{tool('export', version)}, or keep them out of the way with "
+        f"{tool('apply', version)} --set-aside."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from fork.errors import ForkError, shown
+from fork.errors import ForkError, not_maintained, shown
 from fork.files import write_atomically
 
 
@@ -75,10 +75,7 @@ class Config:
         """Return the asked-for version, or the default one."""
         wanted = version or self.default
         if wanted not in self.upstreams:
-            known = ", ".join(self.upstreams)
-            raise ForkError(
-                f"vLLM {wanted} is not maintained here: {shown(self.path)} has {known}."
-            )
+            raise not_maintained(wanted, self.upstreams, self.path)
         return self.upstreams[wanted]
 
 

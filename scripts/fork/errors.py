@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -17,6 +18,20 @@ class ForkErrors(ForkError):
     def __init__(self, findings: list[str]) -> None:
         super().__init__("\n".join(findings))
         self.findings = findings
+
+
+def not_maintained(version: str, known: Iterable[str], config: Path) -> ForkError:
+    """Say that there is no series for a version."""
+    return ForkError(
+        f"vLLM {version} is not maintained here: {shown(config)} has "
+        f"{', '.join(known)}; name one of them, or carry the series over with "
+        f"`scripts/rebase --to {version}`."
+    )
+
+
+def tool(name: str, version: str) -> str:
+    """Return the command line of a tool for one version, whichever is the default."""
+    return f"scripts/{name} --upstream {version}"
 
 
 def explain_os_error(error: OSError) -> str:

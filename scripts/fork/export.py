@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fork import apply, config, fetch, message, series, state
 from fork.config import Lock, Upstream
-from fork.errors import ForkError, ForkErrors, shown
+from fork.errors import ForkError, ForkErrors, shown, tool
 from fork.fetch import Say
 from fork.files import exclusive, remove_tree, scratch
 from fork.git import Repository
@@ -84,7 +84,9 @@ def export(
     tree = layout.tree(version)
     folder = layout.series_dir(version)
     if not tree.exists():
-        raise ForkError(f"{shown(tree)} does not exist: run scripts/apply first.")
+        raise ForkError(
+            f"{shown(tree)} does not exist: run {tool('apply', version)} first."
+        )
     with exclusive(layout.build):
         repository, known = state.open_tree(tree, version)
         state.refuse_uncommitted(repository)
@@ -151,7 +153,7 @@ def refuse_foreign_changes(
             raise ForkError(
                 f"{shown(folder / name)} was changed or added since {since} and would "
                 "be lost: take it back from git or move it away, or keep your commits "
-                "with scripts/apply --set-aside and cherry-pick them."
+                f"with {tool('apply', folder.name)} --set-aside and cherry-pick them."
             )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from fork.errors import ForkError, shown
+from fork.errors import ForkError, shown, tool
 from fork.files import write_atomically
 from fork.git import Repository
 from fork.series import Series
@@ -54,7 +54,7 @@ def open_tree(tree: Path, version: str) -> tuple[Repository, State]:
     except (OSError, ValueError, TypeError):
         raise ForkError(
             f"{shown(tree)} was not made by scripts/apply: move it away and run "
-            "scripts/apply."
+            f"{tool('apply', version)}."
         ) from None
     repository = Repository(tree)
     if operation := repository.unfinished_operation():

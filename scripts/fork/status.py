@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fork import message, series, state
 from fork.config import Upstream
-from fork.errors import ForkError, shown
+from fork.errors import ForkError, shown, tool
 from fork.paths import Layout
 from fork.transplant import content_digest
 
@@ -89,14 +89,16 @@ def _one_line(value: str | None) -> str:
 def _tree_note(layout: Layout, upstream: Upstream, patches: series.Series) -> str:
     tree = layout.tree(upstream.version)
     if not tree.exists():
-        return f"{shown(tree)} does not exist: run scripts/apply."
+        return f"{shown(tree)} does not exist: run {tool('apply', upstream.version)}."
     try:
         repository, known = state.open_tree(tree, upstream.version)
         state.refuse_uncommitted(repository)
     except ForkError as error:
         return str(error)
     if repository.commit_id("HEAD") != known.tip:
-        return f"{shown(tree)} has commits to export: run scripts/export."
+        command = tool("export", upstream.version)
+        return f"{shown(tree)} has commits to export: run {command}."
     if known.files != state.digests(patches):
-        return f"{shown(tree)} holds an older series: run scripts/apply."
+        command = tool("apply", upstream.version)
+        return f"{shown(tree)} holds an older series: run {command}."
     return f"{shown(tree)} holds the series, with nothing to export."

@@ -7,7 +7,7 @@ import difflib
 
 from fork import apply, config, fetch, kernel_lock, message, series, triton_kernels
 from fork.config import Lock, Upstream
-from fork.errors import ForkError, ForkErrors, shown
+from fork.errors import ForkError, ForkErrors, shown, tool
 from fork.export import format_commits
 from fork.fetch import Say
 from fork.files import exclusive, scratch
@@ -121,7 +121,7 @@ def _compare(upstream: Upstream, lock: Lock) -> None:
     findings = [
         f"upstream.toml locks the {what} {locked or '(nothing)'} for "
         f"{upstream.version}, but it is {found}: take the change back, or accept it "
-        "with scripts/verify --update."
+        f"with {tool('verify', upstream.version)} --update."
         for what, locked, found in (
             ("base commit", upstream.lock.base, lock.base),
             ("series digest", upstream.lock.series, lock.series),

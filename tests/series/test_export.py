@@ -235,7 +235,7 @@ def test_full_disk_while_writing_changes_nothing(
 
 
 def test_export_without_a_tree_says_so(project: Project) -> None:
-    with pytest.raises(ForkError, match="run scripts/apply first"):
+    with pytest.raises(ForkError, match=r"run scripts/apply --upstream \S+ first"):
         project.export()
 
 

@@ -12,8 +12,10 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from fork import config
 from fork.build import machine
 from fork.errors import ForkError
+from fork.paths import Layout
 from made_up import SCRIPTS
 
 Usage = namedtuple("Usage", "total used free")
@@ -133,6 +135,18 @@ def test_script_stops_at_a_missing_compiler_and_changes_nothing(tmp_path: Path) 
     result = script("--python", sys.executable, "--env", str(env), CXX="none-such")
     assert result.returncode == 1
     assert "error: $CXX names 'none-such'" in result.stderr
+    assert not env.exists()
+
+
+def test_script_stops_at_an_unknown_version_and_changes_nothing(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    arguments = ["--upstream", "9.9", "--python", sys.executable, "--env", str(env)]
+    result = script(*arguments)
+    assert result.returncode == 1
+    (sentence,) = result.stderr.strip().splitlines()
+    assert "vLLM 9.9 is not maintained here" in sentence
+    known = ", ".join(config.load(Layout().config).upstreams)
+    assert f"has {known}; name one of them" in sentence
     assert not env.exists()
 
 

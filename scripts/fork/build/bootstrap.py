@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from fork.build import environment, machine
 from fork.build.options import Options
 from fork.build.steps import Steps, say
+from fork.errors import not_maintained
 from fork.paths import PROJECT_ROOT, Layout
 
 TOOLS = ["gitpython", "packaging", "rich", "tomlkit", "typer"]
@@ -21,6 +23,8 @@ def bootstrap(options: Options, arguments: list[str]) -> None:
     steps = Steps(started, options.steps)
     layout = Layout()
     logs = layout.build / "logs"
+    if options.upstream:
+        _refuse_unknown(options.upstream, layout)
     with steps.step("Checking the machine"):
         found = machine.check(options.env, layout.build)
         if options.xpu:
@@ -43,6 +47,14 @@ def bootstrap(options: Options, arguments: list[str]) -> None:
     variables["PYTHONPATH"] = str(PROJECT_ROOT / "scripts")
     more = ["--started", str(started)]
     os.execve(python, [python, "-m", "fork.build", *arguments, *more], variables)
+
+
+def _refuse_unknown(version: str, layout: Layout) -> None:
+    """Refuse a version before anything is made for it, without a reader of TOML."""
+    text = layout.config.read_text("utf-8")
+    known = re.findall(r'^\[upstream\."([^"]+)"\]$', text, re.MULTILINE)
+    if version not in known:
+        raise not_maintained(version, known, layout.config)
 
 
 def _has_tools(options: Options) -> bool:
