@@ -8,7 +8,7 @@ PARTS=(lint unit series kernels xpu upstream e2e)
 
 usage() {
   cat <<EOF
-Usage: scripts/test.sh [PART...]
+Usage: scripts/test.sh [--upstream VERSION] [PART...]
 
 Builds and installs what is tested (scripts/apply_and_build.sh, into .venv), then
 runs the parts named, or all of them, and shows the time of each:
@@ -20,9 +20,23 @@ runs the parts named, or all of them, and shows the time of each:
   xpu      the XPU's kernels on a simulator, against ours (docs/simulator.md)
   upstream upstream's own tests of V2 on our kernels (docs/upstream-tests.md)
   e2e      engines on tiny models: V1, V2 and V2 + dspark give the same tokens
+
+With --upstream it is another version of upstream.toml that is tested, which goes
+into .venv-VERSION: the default one stays installed beside it.
 EOF
 }
 
+env=.venv
+version=()
+if [ "${1-}" = --upstream ]; then
+  if [ $# -lt 2 ]; then
+    echo "error: --upstream wants a version of upstream.toml, such as 0.26.0." >&2
+    exit 2
+  fi
+  env=.venv-$2
+  version=(--upstream "$2")
+  shift 2
+fi
 for part in "$@"; do
   case $part in
     -h | --help) usage && exit 0 ;;
@@ -32,7 +46,7 @@ for part in "$@"; do
 done
 [ $# -gt 0 ] && PARTS=("$@")
 
-bin=.venv/bin
+bin=$env/bin
 pytest() {
   "$bin/pytest" --quiet --durations=5 --durations-min=5 "$@"
 }
@@ -58,12 +72,12 @@ upstream() { pytest_with_upstream tests/upstream; }
 
 pytest_with_upstream() {
   local tree
-  tree=$(PYTHONPATH=scripts "$bin/python" -m fork pristine) || return
+  tree=$(PYTHONPATH=scripts "$bin/python" -m fork pristine "${version[@]}") || return
   VLLM_KUNLUN_UPSTREAM_TREE=$tree pytest "$@"
 }
 
 started=$SECONDS
-scripts/apply_and_build.sh --no-demo || exit 1
+scripts/apply_and_build.sh --no-demo --env "$env" "${version[@]}" || exit 1
 "$bin/pip" install --quiet --disable-pip-version-check \
   clang-format hypothesis mypy pytest ruff scipy || exit 1
 report=$(printf '%-8s %4d s' build $((SECONDS - started)))

@@ -24,33 +24,47 @@ from packaging.version import parse
 # Taken before the tests get a cache of their own.
 CACHE = fetch.folder()
 LAYOUT = Layout()
-UPSTREAM = config.load(LAYOUT.config).upstream()
-TREE = LAYOUT.tree(UPSTREAM.version)
-
-needs_tree = pytest.mark.skipif(not TREE.exists(), reason="run scripts/apply first")
+UPSTREAMS = config.load(LAYOUT.config).upstreams
 
 
-@pytest.mark.skipif(
-    not (CACHE / UPSTREAM.sdist.file).exists(), reason="run scripts/fetch first"
-)
+@pytest.fixture(params=UPSTREAMS)
+def upstream(request: pytest.FixtureRequest) -> config.Upstream:
+    """Give each maintained version whose sdist is there."""
+    one = UPSTREAMS[request.param]
+    if not (CACHE / one.sdist.file).exists():
+        pytest.skip(f"run scripts/fetch --upstream {one.version} first")
+    return one
+
+
+@pytest.fixture(params=UPSTREAMS)
+def tree(request: pytest.FixtureRequest) -> Path:
+    """Give each build tree that is there."""
+    path = LAYOUT.tree(request.param)
+    if not path.exists():
+        pytest.skip(f"run scripts/apply --upstream {request.param} first")
+    return path
+
+
 def test_hostile_settings_give_the_locked_tree(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    upstream: config.Upstream,
+    tmp_path: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Elsewhere(Layout):
         build = tmp_path / "build"
 
     made_up.hostile_settings(home)
     monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(CACHE.parent))
-    lock = verify.verify(Elsewhere(), UPSTREAM, offline=True, say=lambda _: None)
-    assert lock == UPSTREAM.lock
+    lock = verify.verify(Elsewhere(), upstream, offline=True, say=lambda _: None)
+    assert lock == upstream.lock
 
 
 def other_versions() -> list[str]:
     """Versions whose series was made from the default one as that is now."""
-    upstreams = config.load(LAYOUT.config).upstreams.values()
     return [
         one.version
-        for one in upstreams
+        for one in UPSTREAMS.values()
         if one.rebased
         and any("as that is now" in note for note in status.status(LAYOUT, one).notes)
         and (CACHE / one.sdist.file).exists()
@@ -79,22 +93,22 @@ def test_a_rebase_again_gives_the_same_patches(
 
 
 def functions(
-    source: str, names: set[str], scope: dict[str, Any]
+    path: Path, names: set[str], scope: dict[str, Any]
 ) -> types.SimpleNamespace:
     """Take functions out of a patched file without running the rest of it."""
     wanted = [
         node
-        for node in ast.walk(ast.parse((TREE / source).read_text()))
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and node.name in names
     ]
     for node in wanted:
         node.decorator_list = []
     module = ast.fix_missing_locations(ast.Module(list(wanted), []))
-    exec(compile(module, source, "exec"), scope)
+    exec(compile(module, str(path), "exec"), scope)
     return types.SimpleNamespace(**{name: scope[name] for name in names})
 
 
-def setup_py(root: Path, *, cpu: bool = True) -> types.SimpleNamespace:
+def setup_py(tree: Path, root: Path, *, cpu: bool = True) -> types.SimpleNamespace:
     """Return what the series adds to setup.py, in a tree of its own."""
     extensions = ["vllm._C", "vllm._C_AVX2", "vllm.spinloop"]
     scope = {
@@ -109,7 +123,7 @@ def setup_py(root: Path, *, cpu: bool = True) -> types.SimpleNamespace:
         "get_vllm_version": lambda: "0.25.1+kunlun.1.cpu",
     }
     names = {"check_digest", "check_release", "check_stale", "cpu_members"}
-    return functions("setup.py", names, scope)
+    return functions(tree / "setup.py", names, scope)
 
 
 def donor(folder: Path, version: str = "0.25.1", *names: str) -> zipfile.ZipFile:
@@ -127,46 +141,44 @@ def stopped(call: Callable[[], object]) -> str:
     return str(stop.value)
 
 
-@needs_tree
 def test_a_donor_of_another_digest_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with donor(tmp_path) as wheel:
         path = str(wheel.filename)
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    check = setup_py(tmp_path).check_digest
+    check = setup_py(tree, tmp_path).check_digest
     monkeypatch.setenv("VLLM_PRECOMPILED_WHEEL_SHA256", digest)
     check(path)
     monkeypatch.setenv("VLLM_PRECOMPILED_WHEEL_SHA256", "0" * 64)
     assert f"has sha256 {digest}, but" in stopped(lambda: check(path))
 
 
-@needs_tree
-def test_a_donor_of_another_release_is_refused(tmp_path: Path) -> None:
-    check = setup_py(tmp_path).check_release
+def test_a_donor_of_another_release_is_refused(tree: Path, tmp_path: Path) -> None:
+    check = setup_py(tree, tmp_path).check_release
     with donor(tmp_path, "0.25.1") as wheel:
         check(wheel)
     with donor(tmp_path, "0.26.0") as wheel:
         assert "holds version 0.26.0, but this tree" in stopped(lambda: check(wheel))
 
 
-@needs_tree
-def test_a_donor_of_another_device_is_refused(tmp_path: Path) -> None:
+def test_a_donor_of_another_device_is_refused(tree: Path, tmp_path: Path) -> None:
     names = ("_C", "_C_AVX2", "spinloop")
     with donor(tmp_path, "0.25.1", *names) as wheel:
-        found = setup_py(tmp_path).cpu_members(wheel)
+        found = setup_py(tree, tmp_path).cpu_members(wheel)
         assert found == [f"vllm/{name}.abi3.so" for name in names]
-        assert setup_py(tmp_path, cpu=False).cpu_members(wheel) == []
+        assert setup_py(tree, tmp_path, cpu=False).cpu_members(wheel) == []
     with donor(tmp_path, "0.25.1", "_C", "_C_stable_libtorch") as wheel:
-        text = stopped(lambda: setup_py(tmp_path).cpu_members(wheel))
+        text = stopped(lambda: setup_py(tree, tmp_path).cpu_members(wheel))
         assert "lacks vllm/_C_AVX2.abi3.so, vllm/spinloop.abi3.so" in text
 
 
-@needs_tree
-def test_compiled_files_of_an_earlier_build_are_refused(tmp_path: Path) -> None:
+def test_compiled_files_of_an_earlier_build_are_refused(
+    tree: Path, tmp_path: Path
+) -> None:
     (tmp_path / "vllm").mkdir()
     left_over = tmp_path / "vllm" / "_C.abi3.so"
-    check = setup_py(tmp_path).check_stale
+    check = setup_py(tree, tmp_path).check_stale
     with donor(tmp_path, "0.25.1", "_C") as wheel:
         check(wheel)
         left_over.write_text("_C")
@@ -178,7 +190,6 @@ def test_compiled_files_of_an_earlier_build_are_refused(tmp_path: Path) -> None:
         assert "_moe_C.abi3.so is left over" in stopped(lambda: check(wheel))
 
 
-@needs_tree
 @pytest.mark.parametrize(
     ("recorded", "version", "expected"),
     [
@@ -192,9 +203,15 @@ def test_compiled_files_of_an_earlier_build_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_target_decides_not_the_spelling_of_the_version(
-    monkeypatch: pytest.MonkeyPatch, recorded: str | None, version: str, expected: bool
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: str | None,
+    version: str,
+    expected: bool,
 ) -> None:
-    built_for = functions("vllm/platforms/__init__.py", {"built_for"}, {}).built_for
+    built_for = functions(
+        tree / "vllm/platforms/__init__.py", {"built_for"}, {}
+    ).built_for
     record = types.ModuleType("vllm._build_target") if recorded else None
     if record is not None:
         record.TARGET_DEVICE = recorded  # type: ignore[attr-defined]

@@ -18,6 +18,13 @@ DEVICE = re.compile(
 )
 
 
+VERSIONS = ("0.25.1", "0.26.0")
+"""The upstream versions whose tests are run."""
+
+Count = int | Mapping[str, int]
+"""How many tests: in every version, or by version where upstream has changed that."""
+
+
 @dataclass(frozen=True)
 class Swap:
     """A piece of text that is replaced before the run."""
@@ -36,7 +43,7 @@ class Run:
 
     covers: str
     """What of the V2 runner it tests."""
-    passed: int
+    passed: Count
     """How many of its tests pass. No other may fail or be skipped."""
     device_lines: int = 0
     """How many lines ask for a GPU."""
@@ -47,8 +54,10 @@ class Run:
     """Variables that are set while they run."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Pattern of the names of tests that do not apply -> why."""
-    not_applicable: int = 0
+    not_applicable: Count = 0
     """How many tests these are."""
+    versions: tuple[str, ...] = VERSIONS
+    """The versions that have it, and in it tests of V2."""
 
     def why_left_out(self, name: str) -> str | None:
         """Return why the test `name` does not apply, or None where it does."""
@@ -56,3 +65,8 @@ class Run:
             if re.fullmatch(pattern, name):
                 return why
         return None
+
+
+def count(tests: Count, version: str) -> int:
+    """Return how many tests these are in `version`."""
+    return tests if isinstance(tests, int) else tests[version]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from entries import DEVICE, Run
+from entries import DEVICE, VERSIONS, Run
 from table import MODELS, RUNS
 
 TREE_VARIABLE = "VLLM_KUNLUN_UPSTREAM_TREE"
@@ -39,6 +39,23 @@ class Outcome:
 
 Outcomes = dict[str, dict[str, Outcome]]
 """File -> name of the test -> what became of it."""
+
+
+def upstream_version() -> str:
+    """Return the version whose tests are run.
+
+    Raises:
+        RuntimeError: the table has nothing for it.
+    """
+    metadata = (upstream_tests().parent / "PKG-INFO").read_text("utf-8")
+    found = re.search(r"^Version: (.+)$", metadata, re.MULTILINE)
+    version = found[1] if found else "(none)"
+    if version not in VERSIONS:
+        raise RuntimeError(
+            f"{TREE_VARIABLE} names vLLM {version}, but the table has "
+            f"{', '.join(VERSIONS)}: name one of these, or add it to entries.py."
+        )
+    return version
 
 
 def upstream_tests() -> Path:
