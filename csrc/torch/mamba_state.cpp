@@ -240,6 +240,7 @@ void postprocess_mamba_fused(
 }
 
 void on_host(const PostprocessMamba& a) {
+  if (simulated(a)) return;
   launch_on_host(host::postprocess_mamba_states, a, a.num_reqs * a.states.num_states,
                  elements_of_program(a));
   host::postprocess_mamba_accepted(a);
@@ -282,6 +283,14 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("precopy_mamba_align_fused", &precopy_mamba_align_fused<on_host>);
   m.impl("postprocess_mamba_fused", &postprocess_mamba_fused<on_host>);
 }
+
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("preprocess_mamba_align_fused", &preprocess_mamba_align_fused<on_xpu>);
+  m.impl("precopy_mamba_align_fused", &precopy_mamba_align_fused<on_xpu>);
+  m.impl("postprocess_mamba_fused", &postprocess_mamba_fused<on_xpu>);
+}
+#endif
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("preprocess_mamba_align_fused", nothing_to_infer());

@@ -33,28 +33,36 @@ __device__ inline int item(Gm<const Int32> narrow, Gm<const Int64> wide,
 
 const int kWords = 256;  // in a copy's buffer
 
-// Copies the words [part * kWords, + kWords) of n, and those every num_parts buffers
-// further on. One buffer is stored while the next one is loaded.
-__device__ inline void copy_words(Gm<const Int32> src, Gm<Int32> dst, int n, int part,
-                                  int num_parts) {
-  LmArray<Int32, kWords> even;
-  LmArray<Int32, kWords> odd;
-  Lm<Int32> now = even;
-  Lm<Int32> next = odd;
-  int first = part * kWords;
+// Copies the elements [part * kSize, + kSize) of n, and those every num_parts buffers
+// further on. One buffer is stored while the next one is loaded, so that a core that
+// has all parts may move elements to a lower address, too.
+template <int kSize, class T>
+__device__ inline void copy(Gm<const T> src, Gm<T> dst, int n, int part,
+                            int num_parts) {
+  const int element = static_cast<int>(sizeof(T));
+  LmArray<T, kSize> even;
+  LmArray<T, kSize> odd;
+  Lm<T> now = even;
+  Lm<T> next = odd;
+  int first = part * kSize;
   if (first >= n) return;
-  GM2LM_ASYNC(src + first, now, 4 * least(kWords, n - first));
+  GM2LM_ASYNC(src + first, now, element * least(kSize, n - first));
   mfence_lm();
   while (first < n) {
-    const int ahead = first + num_parts * kWords;
-    if (ahead < n) GM2LM_ASYNC(src + ahead, next, 4 * least(kWords, n - ahead));
-    LM2GM_ASYNC(now, dst + first, 4 * least(kWords, n - first));
+    const int ahead = first + num_parts * kSize;
+    if (ahead < n) GM2LM_ASYNC(src + ahead, next, element * least(kSize, n - ahead));
+    LM2GM_ASYNC(now, dst + first, element * least(kSize, n - first));
     mfence_lm();
-    Lm<Int32> other = now;
+    Lm<T> other = now;
     now = next;
     next = other;
     first = ahead;
   }
+}
+
+__device__ inline void copy_words(Gm<const Int32> src, Gm<Int32> dst, int n, int part,
+                                  int num_parts) {
+  copy<kWords, Int32>(src, dst, n, part, num_parts);
 }
 
 // Fills the elements [part * kSize, + kSize) of n, and those every num_parts buffers

@@ -12,6 +12,7 @@
 #include "contracts/input_batch.h"
 #include "contracts/kv_zero.h"
 #include "contracts/logprob.h"
+#include "contracts/mamba_state.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -84,6 +85,11 @@ int launch(const UpdateDraftInputs& a, const Stream& stream);
 int launch(const PrepareRopePositions& a, const Stream& stream);
 int launch(const StoreDrafts& a, const Stream& stream);
 int launch(const ZeroKvBlocks& a, const Stream& stream);
+
+int launch(const PreprocessMambaAlign& a, const Stream& stream);
+int launch(const PrecopyMambaAlign& a, const Stream& stream);
+// Two launches.
+int launch(const PostprocessMamba& a, const Stream& stream);
 
 }  // namespace xpu
 }  // namespace vllm_kunlun

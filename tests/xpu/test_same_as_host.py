@@ -57,6 +57,11 @@ from test_logprob import (
     test_token_outside_the_vocabulary_has_no_probability,
     test_topk_log_softmax,
 )
+from test_mamba_state import (
+    test_postprocess,
+    test_precopy,
+    test_preprocess,
+)
 from test_penalties import Count, test_bincount, test_penalties
 from test_rejection import (
     test_compute_local_logits_stats,
