@@ -155,8 +155,12 @@ def make_toolchain(folder: Path) -> dict[str, str]:
     xtdk, xre = folder / "xtdk", folder / "xre"
     (xtdk / "bin").mkdir(parents=True)
     (xtdk / "bin" / "clang++").touch()
+    (xtdk / "include" / "xpu" / "kernel").mkdir(parents=True)
+    (xtdk / "include" / "xpu" / "kernel" / "xtdk.h").touch()
     (xre / "include" / "xpu").mkdir(parents=True)
     (xre / "include" / "xpu" / "runtime.h").touch()
+    (xre / "so").mkdir()
+    (xre / "so" / "libxpurt.so").touch()
     return {"CLANG_PATH": str(xtdk), "XRE_PATH": str(xre)}
 
 
@@ -166,6 +170,21 @@ def test_xpu_toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, place)
     found = machine.check_xpu_toolchain()
     assert all(place in found for place in places.values())
+    library = Path(places["XRE_PATH"]) / "so" / "libxpurt.so"
+    library.rename(tmp_path / "libxpurt.so")
+    with pytest.raises(ForkError, match=r"\$XRE_PATH is .*, without so/libxpurt\.so\)"):
+        machine.check_xpu_toolchain()
+    (tmp_path / "libxpurt.so").rename(library)
+    header = Path(places["CLANG_PATH"]) / "include" / "xpu" / "kernel" / "xtdk.h"
+    header.unlink()
+    with pytest.raises(ForkError, match=r"without include/xpu/kernel/xtdk\.h\)"):
+        machine.check_xpu_toolchain()
+    # XRE may have it, too.
+    shared = Path(places["XRE_PATH"]) / "include" / "xpu" / "kernel"
+    shared.mkdir()
+    (shared / "xtdk.h").touch()
+    machine.check_xpu_toolchain()
+    header.touch()
     monkeypatch.delenv("XRE_PATH")
     with pytest.raises(ForkError) as error:
         machine.check_xpu_toolchain()

@@ -129,23 +129,42 @@ def check_xpu_toolchain() -> str:
 
     CMake looks for the same files (cmake/xpu.cmake); this is before anything is done.
     """
+    xtdk = os.environ.get("CLANG_PATH", "")
+    xre = os.environ.get("XRE_PATH", "")
+    runtime = [f"{folder}/libxpurt.so" for folder in ("so", "lib64", "lib")]
+    # A variable, what it is for, and files that must be there, each in one of places.
     wanted = (
-        ("CLANG_PATH", "XTDK, the XPU's compiler", ("bin/clang++",)),
-        ("XRE_PATH", "XRE, the XPU's runtime", ("include/xpu/runtime.h",)),
+        (
+            "CLANG_PATH",
+            "XTDK, the XPU's compiler",
+            (
+                [Path(xtdk, "bin/clang++")],
+                [Path(place, "include/xpu/kernel/xtdk.h") for place in (xtdk, xre)],
+            ),
+        ),
+        (
+            "XRE_PATH",
+            "XRE, the XPU's runtime",
+            (
+                [Path(xre, "include/xpu/runtime.h")],
+                [Path(xre, name) for name in runtime],
+            ),
+        ),
     )
     missing = []
     for variable, what, files in wanted:
         place = os.environ.get(variable, "")
         if not place:
             missing.append(f"{what} (${variable} is not set)")
-        elif lacking := [f for f in files if not (Path(place) / f).exists()]:
-            missing.append(f"{what} (${variable} is {place}, without {lacking[0]})")
+        elif lacking := [f[0] for f in files if not any(p.exists() for p in f)]:
+            name = lacking[0].relative_to(place)
+            missing.append(f"{what} (${variable} is {place}, without {name})")
     if missing:
         raise ForkError(
             f"--target kunlun needs {' and '.join(missing)}: say where they are "
             "installed, or add --sim to compile the XPU's kernels for the simulator."
         )
-    return f"XTDK in {os.environ['CLANG_PATH']}, XRE in {os.environ['XRE_PATH']}"
+    return f"XTDK in {xtdk}, XRE in {xre}"
 
 
 def check_disk(env: Path, build: Path) -> str:
