@@ -30,6 +30,7 @@ thread_local at::Device current_device = at::kCPU;
 // The ops whose launches go to the XPU's kernels on the simulator and on the XPU.
 std::vector<std::string> xpu_kernels() {
   return {
+      "adapt_draft_length",
       "apply_grammar_bitmask",
       "apply_write",
       "bad_words",
@@ -49,6 +50,7 @@ std::vector<std::string> xpu_kernels() {
       "gumbel_sample",
       "insert_resampled",
       "min_p",
+      "ngram_draft",
       "num_nans",
       "penalties",
       "post_update",

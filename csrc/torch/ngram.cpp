@@ -131,7 +131,9 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
   kLaunch(args);
 }
 
-void on_host(const AdaptDraftLength& a) { host::adapt_draft_length(a); }
+void on_host(const AdaptDraftLength& a) {
+  if (!simulated(a)) host::adapt_draft_length(a);
+}
 
 }  // namespace
 
@@ -156,6 +158,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("ngram_draft", &ngram_draft<on_host>);
   m.impl("adapt_draft_length", &adapt_draft_length<on_host>);
 }
+
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("ngram_draft", &ngram_draft<on_xpu>);
+  m.impl("adapt_draft_length", &adapt_draft_length<on_xpu>);
+}
+#endif
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("ngram_draft", nothing_to_infer());

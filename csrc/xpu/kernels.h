@@ -13,6 +13,7 @@
 #include "contracts/kv_zero.h"
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
+#include "contracts/ngram.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
 #include "contracts/requests.h"
@@ -84,6 +85,8 @@ int launch(const PrepareDecodeInputs& a, const Stream& stream);
 int launch(const UpdateDraftInputs& a, const Stream& stream);
 int launch(const PrepareRopePositions& a, const Stream& stream);
 int launch(const StoreDrafts& a, const Stream& stream);
+int launch(const NgramDraft& a, const Stream& stream);
+int launch(const AdaptDraftLength& a, const Stream& stream);
 int launch(const ZeroKvBlocks& a, const Stream& stream);
 
 int launch(const PreprocessMambaAlign& a, const Stream& stream);
