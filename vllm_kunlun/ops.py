@@ -10,6 +10,8 @@ import torch
 from vllm_kunlun.kernels import op_name
 
 LIBRARY = Path(__file__).with_name("lib") / "libvllm_kunlun_host.so"
+# In a wheel for Kunlun the ops launch what is in there.
+XPU_LIBRARY = LIBRARY.with_name("libvllm_kunlun_xpu.so")
 
 
 @cache
@@ -17,7 +19,8 @@ def load() -> None:
     """Load the library that defines the ops; once is enough.
 
     Raises:
-        ImportError: the library is not there, or was built for another torch.
+        ImportError: the library is not there, was built for another torch, or lacks
+            the XPU's runtime.
     """
     if not LIBRARY.is_file():
         raise ImportError(
@@ -25,6 +28,7 @@ def load() -> None:
             "of the source folder, or install the wheel that "
             "scripts/apply_and_build.sh leaves in dist/."
         )
+    _load_xpu_library()
     try:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
@@ -32,6 +36,19 @@ def load() -> None:
             f"{LIBRARY} does not load with torch {torch.__version__} ({error}): it was "
             "built from other sources or for another torch, so build it again with "
             "scripts/apply_and_build.sh."
+        ) from error
+
+
+def _load_xpu_library() -> None:
+    """Load the XPU's kernels, if they are here, before what is linked to them."""
+    if not XPU_LIBRARY.is_file():
+        return
+    try:
+        torch.ops.load_library(XPU_LIBRARY)
+    except OSError as error:
+        raise ImportError(
+            f"{XPU_LIBRARY} does not load ({error}): put XRE's libraries on "
+            "LD_LIBRARY_PATH, or build vllm-kunlun again on this machine."
         ) from error
 
 

@@ -24,7 +24,6 @@ logger = init_logger(f"vllm.{__name__}")
 
 Backend = Literal["XPU", "host, through copies", "none"]
 
-XPU_LIBRARY = ops.LIBRARY.with_name("libvllm_kunlun_xpu.so")
 # The vendor's torch has Kunlun tensors dispatch as CUDA's.
 DISPATCH_KEY = "CUDA"
 _NAMESPACE = "vllm_kunlun"
@@ -85,7 +84,6 @@ def load() -> tuple[dict[str, Backend], torch.library.Library]:
         ImportError: a library of kernels does not load.
     """
     ops.load()
-    _load_xpu_library()
     library = torch.library.Library(_NAMESPACE, "IMPL")
     backends: dict[str, Backend] = {}
     for name, op in _all_ops().items():
@@ -172,21 +170,9 @@ class Missing:
         """
         raise NotImplementedError(
             f"{_NAMESPACE}::{self._name} needs its XPU kernel, which "
-            f"{XPU_LIBRARY.name} does not have here: build vllm-kunlun where XTDK and "
-            "XRE are installed (docs/kunlun.md)."
+            f"{ops.XPU_LIBRARY.name} does not have here: build vllm-kunlun where XTDK "
+            "and XRE are installed (docs/kunlun.md)."
         )
-
-
-def _load_xpu_library() -> None:
-    if not XPU_LIBRARY.is_file():
-        return
-    try:
-        torch.ops.load_library(XPU_LIBRARY)
-    except OSError as error:
-        raise ImportError(
-            f"{XPU_LIBRARY} does not load ({error}): put XRE's libraries on "
-            "LD_LIBRARY_PATH, or build vllm-kunlun again on this machine."
-        ) from error
 
 
 def _all_ops() -> dict[str, Any]:

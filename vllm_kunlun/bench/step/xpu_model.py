@@ -4,7 +4,8 @@
 Public figures for Kunlun chips could not be found for any of these, so the defaults
 are guesses, and each can be set. The model adds up what waits for the host's calls: it
 knows neither how long kernels run nor what overlaps, so it compares control planes and
-predicts no throughput.
+predicts no throughput. An op of ours counts as one launch, though a few are several on
+the XPU (docs/simulator.md).
 """
 
 from dataclasses import dataclass, field, fields, replace
