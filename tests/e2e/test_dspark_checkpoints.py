@@ -92,6 +92,26 @@ def test_reduced_vocabulary(
         assert all(tokens(llm, PROMPTS, 24, temperature=0.7, seed=3))
 
 
+def test_rows_of_the_targets_lm_head(
+    bigram_model: Path, bigram_draft: Path, tmp_path: Path, expected: list[list[int]]
+) -> None:
+    """A reduced vocabulary without an LM head has the target's rows."""
+    change = reduced(bigram_model)
+    rows: list[torch.Tensor] = []
+
+    def drop_lm_head(weights: Weights) -> None:
+        change(weights)
+        rows.append(weights.pop("lm_head.weight"))
+
+    draft = edited(bigram_draft, tmp_path, REDUCED, drop_lm_head)
+    with engine(bigram_model, speculative_config=dspark(draft)) as llm:
+        assert tokens(llm, PROMPTS, 24) == expected
+        assert accepted(llm) > 10
+        hidden = torch.randn(3, 64, generator=torch.Generator().manual_seed(5))
+        logits = speculator(llm, lambda s: s.model.compute_draft_logits(hidden))
+    torch.testing.assert_close(logits, hidden @ rows[0].T)
+
+
 def test_tied_embeddings(
     bigram_model: Path, bigram_draft: Path, tmp_path: Path, expected: list[list[int]]
 ) -> None:
@@ -219,9 +239,9 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[[Weights], None], str]] = {
         "has a d2t of 400 tokens, which does not map its 400 tokens to the target's",
     ),
     "no LM head": (
-        {"draft_vocab_size": 400},
-        lambda w: w.update(d2t=torch.zeros(400, dtype=torch.long)),
-        "has no lm_head of 400 x 64, and the target's is 512 x 64: use a complete",
+        {"hidden_size": 128, "target_hidden_size": 64},
+        lambda w: w.update({"embed_tokens.weight": torch.zeros(VOCAB_SIZE, 128)}),
+        "has no lm_head of width 128, and the target's is of width 64: use a complete",
     ),
     "missing layer": (
         {"num_hidden_layers": 2},
