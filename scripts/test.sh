@@ -4,7 +4,7 @@
 set -uo pipefail
 cd -- "$(dirname -- "$0")/.." || exit 1
 
-PARTS=(lint unit series kernels xpu upstream e2e)
+PARTS=(lint unit series kernels xpu kunlun upstream e2e)
 
 usage() {
   cat <<EOF
@@ -18,6 +18,7 @@ runs the parts named, or all of them, and shows the time of each:
   kernels  our kernels against upstream's in Triton's interpreter
            (VLLM_KUNLUN_TEST_PROFILE=more for 25 times the cases)
   xpu      the XPU's kernels on a simulator, against ours (docs/simulator.md)
+  kunlun   the build for Kunlun, with g++ in the place of the XPU's compiler
   upstream upstream's own tests of V2 on our kernels (docs/upstream-tests.md)
   e2e      engines on tiny models: V1, V2 and V2 + dspark give the same tokens
 
@@ -40,7 +41,7 @@ fi
 for part in "$@"; do
   case $part in
     -h | --help) usage && exit 0 ;;
-    lint | unit | series | kernels | xpu | upstream | e2e) ;;
+    lint | unit | series | kernels | xpu | kunlun | upstream | e2e) ;;
     *) echo "error: there is no part '$part': choose of ${PARTS[*]}." >&2 && exit 2 ;;
   esac
 done
@@ -65,6 +66,7 @@ lint() {
 unit() { pytest tests/unit; }
 series() { pytest tests/series; }
 xpu() { pytest tests/xpu; }
+kunlun() { pytest tests/kunlun; }
 e2e() { pytest tests/e2e; }
 
 kernels() { pytest_with_upstream tests/kernels; }
