@@ -41,10 +41,12 @@ def fused(request: pytest.FixtureRequest) -> Iterator[bool]:
     backend.use("host")
 
 
-def answers(llm: LLM, requests: list[dict[str, Any]]) -> list[list[int]]:
+def answers(
+    llm: LLM, requests: list[dict[str, Any]], max_tokens: int = 8
+) -> list[list[int]]:
     """Return the tokens of each prompt, with a kind of request each."""
     params = [
-        SamplingParams(**r, max_tokens=8, ignore_eos=True, detokenize=False)
+        SamplingParams(**r, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
         for r in requests
     ]
     prompts: list[Any] = [{"prompt_token_ids": p} for p in PROMPTS]
@@ -73,3 +75,30 @@ def test_same_tokens_as_on_the_host(
                 before = backend.simulated_launches()
                 assert answers(llm, requests) == expected
                 assert backend.simulated_launches() > before + 20
+
+
+def test_same_drafts_without_a_draft_model(bigram_model: Path, fused: bool) -> None:
+    """Drafts from a request's own tokens: as many are verified, as many accepted."""
+    speculative = {"method": "dspark", "num_speculative_tokens": 5}
+    options: dict[str, Any] = {"block_size": 16, "enable_prefix_caching": False}
+    found = []
+    with engine(
+        bigram_model, use_v2=True, speculative_config=speculative, **options
+    ) as llm:
+        # Both begin with what has been learned from the same requests.
+        for machine in ("host", "host", "sim:12x64:1", "host", "sim:1x64"):
+            backend.use(machine)
+            before, launches = accepted(llm), backend.simulated_launches()
+            tokens = [answers(llm, [GREEDY] * len(PROMPTS), 40), answers(llm, REQUESTS)]
+            found.append((tokens, accepted(llm) - before))
+            assert (backend.simulated_launches() > launches) == (machine != "host")
+    assert found[0][1] > 50
+    assert found[1] == found[2]
+    assert [tokens for tokens, _ in found] == [found[0][0]] * len(found)
+
+
+def accepted(llm: LLM) -> int:
+    """Return how many drafts were right since the engine's start."""
+    name = "vllm:spec_decode_num_accepted_tokens"
+    (counter,) = [m for m in llm.get_metrics() if m.name == name]
+    return int(getattr(counter, "value", 0))
