@@ -45,6 +45,7 @@ std::vector<std::string> xpu_kernels() {
       "expand_idx_mapping",
       "fill_logprob_token_ids",
       "flatten_sampled",
+      "fused_logits",
       "gather_block_tables",
       "get_num_sampled_and_rejected",
       "gumbel_sample",

@@ -228,6 +228,12 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("fused_logits", &fused_logits<on_host>);
 }
 
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("fused_logits", &fused_logits<on_xpu>);
+}
+#endif
+
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) { m.impl("fused_logits", nothing_to_infer()); }
 
 }  // namespace vllm_kunlun

@@ -8,6 +8,7 @@
 #include "contracts/block_table.h"
 #include "contracts/block_verification.h"
 #include "contracts/dflash.h"
+#include "contracts/fused_logits.h"
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
 #include "contracts/kv_zero.h"
@@ -70,6 +71,7 @@ int launch(const ComputeLocalResidualMass& a, const Stream& stream);
 int launch(const VerifyGreedy& a, const Stream& stream);
 
 // Several launches, which the stream keeps in order.
+int launch(const FusedLogits& a, const Stream& stream);
 int launch(const PrepareStep& a, const Stream& stream);
 int launch(const RejectionSample& a, const Stream& stream);
 
