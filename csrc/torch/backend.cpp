@@ -58,6 +58,7 @@ std::vector<std::string> xpu_kernels() {
       "post_update_num_computed_tokens",
       "postprocess_mamba_fused",
       "precopy_mamba_align_fused",
+      "prepare_block_tables",
       "prepare_decode_inputs",
       "prepare_dflash_inputs",
       "prepare_draft_prefill_inputs",

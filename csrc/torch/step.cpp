@@ -134,8 +134,9 @@ void prepare_block_tables(const Tensor& block_table_ptrs,
            kept_stride});
 }
 
-// The tables' rows wait for the staged writes: a device needs a launch for each.
+// The tables' rows wait for the staged writes, of which the host does all at first.
 void on_host(const PrepareBlockTables& a) {
+  if (simulated(a)) return;
   host::stage_block_tables(a);
   const GatherBlockTables& g = a.gather;
   launch_on_host(host::gather_changed_blocks, a, g.num_groups * g.num_rows,
@@ -213,6 +214,7 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
 #ifdef VLLM_KUNLUN_XPU
 TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
   m.impl("prepare_step", &prepare_step<on_xpu>);
+  m.impl("prepare_block_tables", &prepare_block_tables<on_xpu>);
   m.impl("store_drafts", &store_drafts<on_xpu>);
 }
 #endif

@@ -86,6 +86,7 @@ int launch(const PrepareDraftPrefillInputs& a, const Stream& stream);
 int launch(const PrepareDecodeInputs& a, const Stream& stream);
 int launch(const UpdateDraftInputs& a, const Stream& stream);
 int launch(const PrepareRopePositions& a, const Stream& stream);
+int launch(const PrepareBlockTables& a, const Stream& stream);
 int launch(const StoreDrafts& a, const Stream& stream);
 int launch(const NgramDraft& a, const Stream& stream);
 int launch(const AdaptDraftLength& a, const Stream& stream);

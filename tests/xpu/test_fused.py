@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import test_batched_tables
 import test_fused_logits
+from test_batched_tables import (
+    test_only_new_blocks_are_copied,
+    test_prepare_block_tables,
+)
 from test_fused_logits import (
     test_fused_logits as test_logits,
 )
@@ -27,6 +32,7 @@ from vllm_kunlun import backend
 
 # What gives the expected results: on the host, where it launches kernels of ours.
 ORACLES: list[tuple[Any, str]] = [
+    (test_batched_tables, "run_singly"),
     (test_fused_logits, "run_singly"),
 ]
 
