@@ -132,6 +132,7 @@ struct GatherContext {
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* num_rejected;     // [num_reqs]
   int64_t num_reqs;
+  int64_t num_kept;
 };
 
 }  // namespace vllm_kunlun

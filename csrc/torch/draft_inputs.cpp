@@ -187,7 +187,8 @@ void gather_context(const Tensor& features, const Tensor& out_positions,
       num_groups,
       check.flat<const int32_t>("query_start_loc", query_start_loc, num_reqs + 1),
       check.flat<const int32_t>("num_rejected", num_rejected, num_reqs),
-      num_reqs};
+      num_reqs,
+      num_kept};
   if (checks_indices()) {
     check_context_rows(check, args.query_start_loc, args.num_rejected, num_reqs,
                        num_tokens);
@@ -230,6 +231,13 @@ TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("prepare_draft_inputs", &prepare_draft_inputs<prepare_on_host>);
   m.impl("gather_context", &gather_context<gather_on_host>);
 }
+
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("prepare_draft_inputs", &prepare_draft_inputs<on_xpu>);
+  m.impl("gather_context", &gather_context<on_xpu>);
+}
+#endif
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("prepare_draft_inputs", nothing_to_infer());

@@ -82,6 +82,8 @@ int launch(const PromptLogprobsTokenIds& a, const Stream& stream);
 int launch(const NumNans& a, const Stream& stream);
 
 int launch(const PrepareDflashInputs& a, const Stream& stream);
+int launch(const PrepareDraftInputs& a, const Stream& stream);
+int launch(const GatherContext& a, const Stream& stream);
 int launch(const PrepareDraftPrefillInputs& a, const Stream& stream);
 int launch(const PrepareDecodeInputs& a, const Stream& stream);
 int launch(const UpdateDraftInputs& a, const Stream& stream);

@@ -139,6 +139,11 @@ class Draft:
         return {"temperature": torch.rand(count, generator=g), "seeds": seeds}
 
 
+LONG_PREFILL = Inputs(
+    (Request(3, 700, 2), Request(40, 3)), columns=200, max_model_len=1000, padding=90
+)
+
+
 @st.composite
 def drafts(draw: st.DrawFn) -> Draft:
     """Draw a step with one to four groups, below and at the length limit."""
@@ -163,6 +168,8 @@ def assert_same(expected: Arena, found: Arena) -> None:
 @given(drafts())
 @example(Draft(LAST_FIT, skip_rejected=True))
 @example(Draft(Inputs((Request(0, 1),), padding=0)))
+# A prefill that cores share, and more groups than a launch of the XPU's has room for.
+@example(Draft(LONG_PREFILL, (4, 16, 1, 3, 4), (4, 2, 0, 1, 5), 6, skip_rejected=True))
 def test_prepare_draft_inputs(draft: Draft) -> None:
     """One launch does what one for each group and three copies do."""
     assert_same(draft.run_single(), draft.run_fused())
@@ -270,6 +277,9 @@ def contexts(draw: st.DrawFn) -> Context:
 @given(contexts())
 @example(Context(((1, 0),)))
 @example(Context(((4, 3), (4, 0), (1, 0), (4, 3))))
+# More requests than are looked at at a time, and more layers than a launch of the XPU's
+# has room for, one of them wider than what is copied at a time.
+@example(Context(((2, 1),) * 70, widths=(1,) * 8 + (1500, 3), num_groups=2))
 def test_gather_context(context: Context) -> None:
     """What is left is what indexing with the rows that are kept gives."""
     found, expected = Arena(), Arena()

@@ -12,6 +12,7 @@ from test_batched_tables import (
     test_only_new_blocks_are_copied,
     test_prepare_block_tables,
 )
+from test_draft_inputs import Draft, test_gather_context, test_prepare_draft_inputs
 from test_fused_logits import (
     test_fused_logits as test_logits,
 )
@@ -34,6 +35,7 @@ from vllm_kunlun import backend
 ORACLES: list[tuple[Any, str]] = [
     (test_batched_tables, "run_singly"),
     (test_fused_logits, "run_singly"),
+    (Draft, "run_single"),
 ]
 
 
