@@ -22,18 +22,19 @@ namespace vllm_kunlun {
 // A row of w2 whose norm rules it out is not read: |w1 . w2| <= |w1| |w2|. How often
 // that fails decides what the kernel costs, so that it is counted.
 //
-// Two launches for a step. find_markov_best, over blocks of kMarkovBlock tokens,
-// writes block_max[b, i] and block_argmax[b, i]: the largest logit and its token in one
-// or more of the blocks 0 .. b, block b among them; and block_products[b], how many
-// products of two rows that took for all requests. choose_markov_draft, over requests,
-// writes draft_tokens[i, step] from them, in the target's vocabulary: d2t is what to
-// add to a token of the draft's.
+// Two launches for a step, the steps in order. find_markov_best, over blocks of
+// kMarkovBlock tokens, writes block_max[b, i] and block_argmax[b, i]: the best logit
+// and its token among those of block b and some others, which of them a device knows
+// best; and block_products[b, i], how many products of two rows that took.
+// choose_markov_draft, over requests, writes draft_tokens[i, step] from them, in the
+// target's vocabulary: d2t is what to add to a token of the draft's. Until a step's
+// launch the drafts from it on may be anything.
 struct MarkovArgmax {
   int64_t* draft_tokens;  // [num_reqs, >= num_steps]
   int64_t draft_tokens_stride;
   float* block_max;         // [num_blocks, num_reqs]
   int32_t* block_argmax;    // [num_blocks, num_reqs]
-  int32_t* block_products;  // [num_blocks]
+  int32_t* block_products;  // [num_blocks, num_reqs]
   const void* base_logits;  // [num_reqs, num_steps, vocab_size]
   int64_t req_stride;
   int64_t step_stride;
@@ -47,7 +48,8 @@ struct MarkovArgmax {
   int64_t anchor_stride;
   int64_t vocab_size;
   int64_t num_reqs;
-  int64_t step;
+  int64_t num_steps;
+  int64_t step;  // which one is to be done, in [0, num_steps)
 };
 
 inline constexpr int64_t kMarkovBlock = 1024;

@@ -184,7 +184,6 @@ void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end) {
   for (int64_t block = begin; block < end; ++block) {
     const int64_t first = block * kMarkovBlock;
     const int64_t n = std::min(kMarkovBlock, a.vocab_size - first);
-    a.block_products[block] = 0;
     for (int64_t tile = 0; tile < a.num_reqs; tile += kTile) {
       const int64_t count = std::min(kTile, a.num_reqs - tile);
       const int64_t out = block * a.num_reqs + tile;
@@ -199,7 +198,7 @@ void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end) {
       for (int64_t r = 0; r < count; ++r) {
         a.block_max[out + r] = rows[r].best.logit;
         a.block_argmax[out + r] = static_cast<int32_t>(rows[r].best.token);
-        a.block_products[block] += rows[r].products;
+        a.block_products[out + r] = rows[r].products;
       }
     }
   }

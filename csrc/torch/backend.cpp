@@ -51,6 +51,7 @@ std::vector<std::string> xpu_kernels() {
       "get_num_sampled_and_rejected",
       "gumbel_sample",
       "insert_resampled",
+      "markov_argmax",
       "min_p",
       "ngram_draft",
       "num_nans",

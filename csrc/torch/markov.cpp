@@ -58,7 +58,7 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
       draft_tokens.stride(0),
       check.flat<float>("block_max", block_max, num_blocks * num_reqs),
       check.flat<int32_t>("block_argmax", block_argmax, num_blocks * num_reqs),
-      check.flat<int32_t>("block_products", block_products, num_blocks),
+      check.flat<int32_t>("block_products", block_products, num_blocks * num_reqs),
       check.float_rows("base_logits", base_logits.select(1, 0), base_logits.stride(0),
                        num_reqs),
       base_logits.stride(0),
@@ -73,7 +73,9 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
       anchor_stride,
       vocab_size,
       num_reqs,
+      num_steps,
       0};
+  record_argument("base_logits", base_logits);  // all steps, of which one was checked
   if (checks_indices()) check_indices(check, args, w1.size(0));
   for (; args.step < num_steps; ++args.step) kLaunch(args);
 }
@@ -82,6 +84,7 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
 constexpr int64_t kElementsPerToken = 4;
 
 void on_host(const MarkovArgmax& a) {
+  if (simulated(a)) return;
   const int64_t num_blocks = (a.vocab_size + kMarkovBlock - 1) / kMarkovBlock;
   launch_on_host(host::find_markov_best, a, num_blocks,
                  kMarkovBlock * kElementsPerToken * a.num_reqs);
@@ -101,6 +104,12 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("markov_argmax", &markov_argmax<on_host>);
 }
+
+#ifdef VLLM_KUNLUN_XPU
+TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
+  m.impl("markov_argmax", &markov_argmax<on_xpu>);
+}
+#endif
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("markov_argmax", nothing_to_infer());

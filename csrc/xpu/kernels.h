@@ -14,6 +14,7 @@
 #include "contracts/kv_zero.h"
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
+#include "contracts/markov.h"
 #include "contracts/ngram.h"
 #include "contracts/penalties.h"
 #include "contracts/rejection.h"
@@ -82,6 +83,7 @@ int launch(const PromptLogprobsTokenIds& a, const Stream& stream);
 int launch(const NumNans& a, const Stream& stream);
 
 int launch(const PrepareDflashInputs& a, const Stream& stream);
+int launch(const MarkovArgmax& a, const Stream& stream);
 int launch(const PrepareDraftInputs& a, const Stream& stream);
 int launch(const GatherContext& a, const Stream& stream);
 int launch(const PrepareDraftPrefillInputs& a, const Stream& stream);

@@ -26,13 +26,11 @@ __device__ inline void visit_row(const Logits& logits, Int64 at, int vocab_size,
   }
 }
 
-// The lowest token of the row's largest logit, for all cores of the cluster; 0 where
-// nothing is above -inf. NaN is never the largest.
-__device__ inline int argmax_of_row(const Logits& logits, Int64 at, int vocab_size) {
+// The token of the largest of the cores' logits, for all of them: the lowest one where
+// several are as large, 0 where nothing is above -inf.
+__device__ inline int argmax_of_cluster(const Largest<float>& mine) {
   __shared__ SmArray<float, kMaxCores> values;
   __shared__ SmArray<Int32, kMaxCores> tokens;
-  Largest<float> mine(-infinity(), 0);
-  visit_row(logits, at, vocab_size, mine);
   values[core_id()] = mine.value;
   tokens[core_id()] = mine.index;
   mfence_sm();
@@ -49,6 +47,14 @@ __device__ inline int argmax_of_row(const Logits& logits, Int64 at, int vocab_si
   }
   sync_cluster();
   return token;
+}
+
+// The lowest token of the row's largest logit, for all cores of the cluster; 0 where
+// nothing is above -inf. NaN is never the largest.
+__device__ inline int argmax_of_row(const Logits& logits, Int64 at, int vocab_size) {
+  Largest<float> mine(-infinity(), 0);
+  visit_row(logits, at, vocab_size, mine);
+  return argmax_of_cluster(mine);
 }
 
 }  // namespace xpu

@@ -77,7 +77,7 @@ class Markov:
             "draft_tokens": arena.blank("draft_tokens", shape, torch.int64),
             "block_max": torch.empty(blocks * self.num_reqs),
             "block_argmax": torch.empty(blocks * self.num_reqs, dtype=torch.int32),
-            "block_products": arena.blank("block_products", (blocks,)),
+            "block_products": arena.blank("block_products", (blocks, self.num_reqs)),
             **self.values(),
         }
         kunlun.markov_argmax(**{**call, **replaced})

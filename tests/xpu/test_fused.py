@@ -27,6 +27,14 @@ from test_fused_verify import (
     test_verify_greedy,
     test_verify_greedy_takes_the_lowest_of_equal_logits,
 )
+from test_markov import (
+    test_drawn_weights,
+    test_many_blocks_on_threads,
+    test_markov_argmax,
+    test_no_requests,
+    test_nothing_above_minus_infinity,
+    test_products,
+)
 from test_same_as_host import MACHINES
 
 from vllm_kunlun import backend

@@ -44,7 +44,7 @@ class MarkovArgmax:
         num_blocks = -(-vocab_size // BLOCK)
         self._block_max = norms.new_empty(num_blocks * max_num_reqs)
         self._block_argmax = torch.empty_like(self._block_max, dtype=torch.int32)
-        self._block_products = torch.zeros(num_blocks, dtype=torch.int32)
+        self._block_products = torch.zeros_like(self._block_argmax)
         self._steps_out = 0
 
     def is_worth_it(self) -> bool:
@@ -86,8 +86,11 @@ class MarkovArgmax:
             anchors,
             anchor_stride,
         )
+        if not self._block_products.is_cpu:  # to look would be to wait
+            return
         num_reqs, _, vocab_size = base_logits.shape
-        products = int(self._block_products.numpy().sum())
+        num_blocks = -(-vocab_size // BLOCK)
+        products = int(self._block_products.numpy()[: num_blocks * num_reqs].sum())
         if products > WORTH_IT * num_reqs * vocab_size:
             self._steps_out = STEPS_OUT
 
