@@ -27,8 +27,10 @@ namespace vllm_kunlun {
 // and its token among those of block b and some others, which of them a device knows
 // best; and block_products[b, i], how many products of two rows that took.
 // choose_markov_draft, over requests, writes draft_tokens[i, step] from them, in the
-// target's vocabulary: d2t is what to add to a token of the draft's. Until a step's
-// launch the drafts from it on may be anything.
+// target's vocabulary: d2t is what to add to a token of the draft's. Where there is a
+// table of drafts by request, it writes its row rows[i] of that, too, but for a
+// negative one, which pads. Until a step's launch the drafts from it on may be
+// anything.
 struct MarkovArgmax {
   int64_t* draft_tokens;  // [num_reqs, >= num_steps]
   int64_t draft_tokens_stride;
@@ -49,7 +51,10 @@ struct MarkovArgmax {
   int64_t vocab_size;
   int64_t num_reqs;
   int64_t num_steps;
-  int64_t step;  // which one is to be done, in [0, num_steps)
+  int64_t step;              // which one is to be done, in [0, num_steps)
+  int64_t* table = nullptr;  // [rows of state, >= num_steps], or null
+  int64_t table_stride = 0;
+  const int32_t* rows = nullptr;  // [num_reqs], all different where not negative
 };
 
 inline constexpr int64_t kMarkovBlock = 1024;

@@ -22,15 +22,16 @@ namespace vllm_kunlun {
 // Written: the first num_reqs entries of every output, one more of the two sums; beyond
 // them query_start_loc repeats its last value to [max_num_reqs], and seq_len_bound is 0
 // in [num_reqs, num_reqs_padded). order[i] is the place in the scheduler's order of
-// request i, and order[num_reqs] is 1 if that differs from i anywhere, else 0.
+// request i. computed_prefill, by row, is brought up to date: what is computed, up to
+// the prefill's length.
 struct PlanStep {
   const int32_t* rows;                 // [num_reqs], the requests' rows of the state
   const int32_t* num_tokens;           // [num_reqs], scheduled
   const int32_t* num_drafts;           // [num_reqs], null where there are none
   const int32_t* prefill_len;          // [max_num_reqs], by row
-  const int32_t* computed_prefill;     // [max_num_reqs], by row
+  int32_t* computed_prefill;           // [max_num_reqs], by row; also written
   const int32_t* num_computed_tokens;  // [max_num_reqs], by row: an upper bound
-  int32_t* order;                      // [max_num_reqs + 1]
+  int32_t* order;                      // [max_num_reqs]
   int32_t* idx_mapping;                // [max_num_reqs]
   int32_t* cu_num_logits;              // [max_num_reqs + 1]
   int32_t* query_start_loc;            // [max_num_reqs + 1]
@@ -41,12 +42,17 @@ struct PlanStep {
   int32_t* batch_computed;             // [max_num_reqs]
   int32_t* seq_len_bound;              // [max_num_reqs]
   bool* is_prefilling;                 // [max_num_reqs]
+  int32_t* summary;                    // [kPlanSummary]
   int64_t first_num_tokens;            // 1 orders by the number of tokens alone
   int64_t num_new_sampled;             // logits of a request beside those of its drafts
   int64_t num_reqs;
   int64_t num_reqs_padded;
   int64_t max_num_reqs;
 };
+
+// What a plan's summary says: whether the order differs from the scheduler's, the most
+// tokens and the largest seq_len_bound of a request, and how many are prefilling.
+inline constexpr int64_t kPlanSummary = 4;
 
 // What the model reads: the four launches that make it, one after the other for each
 // request. Programs: num_reqs + 1, the last of which pads seq_lens.

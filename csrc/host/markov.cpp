@@ -215,7 +215,11 @@ void choose_markov_draft(const MarkovArgmax& a, int64_t begin, int64_t end) {
       }
     }
     const int64_t offset = a.d2t == nullptr ? 0 : a.d2t[best.token];
-    a.draft_tokens[req * a.draft_tokens_stride + a.step] = best.token + offset;
+    const int64_t token = best.token + offset;
+    a.draft_tokens[req * a.draft_tokens_stride + a.step] = token;
+    if (a.table != nullptr && a.rows[req] >= 0) {
+      a.table[a.rows[req] * a.table_stride + a.step] = token;
+    }
   }
 }
 

@@ -9,7 +9,8 @@
 namespace vllm_kunlun::host {
 namespace {
 
-void order_by_length(const PlanStep& a) {
+// Returns whether that changes anything.
+bool order_by_length(const PlanStep& a) {
   const int64_t n = a.num_reqs;
   std::iota(a.order, a.order + n, 0);
   const int64_t first = a.first_num_tokens;
@@ -22,13 +23,16 @@ void order_by_length(const PlanStep& a) {
       return precedes(a.num_tokens[x], a.num_tokens[y]);
     });
   }
-  a.order[n] = in_order ? 0 : 1;
+  return !in_order;
 }
 
 }  // namespace
 
 void plan_step(const PlanStep& a) {
-  order_by_length(a);
+  const bool reordered = order_by_length(a);
+  int32_t most_tokens = 0;
+  int32_t longest = 0;
+  int32_t num_prefilling = 0;
   a.cu_num_logits[0] = 0;
   a.query_start_loc[0] = 0;
   for (int64_t i = 0; i < a.num_reqs; ++i) {
@@ -43,14 +47,21 @@ void plan_step(const PlanStep& a) {
         a.cu_num_logits[i] + num_drafts + static_cast<int32_t>(a.num_new_sampled);
     a.query_start_loc[i + 1] = a.query_start_loc[i] + num_tokens;
     a.batch_prefill_len[i] = a.prefill_len[row];
+    a.computed_prefill[row] = std::min(a.num_computed_tokens[row], a.prefill_len[row]);
     a.batch_computed_prefill[i] = a.computed_prefill[row];
     a.batch_computed[i] = a.num_computed_tokens[row];
     a.seq_len_bound[i] = a.num_computed_tokens[row] + num_tokens;
     a.is_prefilling[i] = a.computed_prefill[row] < a.prefill_len[row];
+    most_tokens = std::max(most_tokens, num_tokens);
+    longest = std::max(longest, a.seq_len_bound[i]);
+    num_prefilling += a.is_prefilling[i];
   }
   std::fill(a.query_start_loc + a.num_reqs + 1, a.query_start_loc + a.max_num_reqs + 1,
             a.query_start_loc[a.num_reqs]);
   std::fill(a.seq_len_bound + a.num_reqs, a.seq_len_bound + a.num_reqs_padded, 0);
+  const int32_t summary[kPlanSummary] = {reordered, most_tokens, longest,
+                                         num_prefilling};
+  std::copy_n(summary, kPlanSummary, a.summary);
 }
 
 void prepare_step(const PrepareStep& a, int64_t begin, int64_t end) {

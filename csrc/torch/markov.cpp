@@ -30,7 +30,8 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
                    const Tensor& block_argmax, const Tensor& block_products,
                    const Tensor& base_logits, const Tensor& w1, const Tensor& w2,
                    const Tensor& w2_norms, const OptionalTensor& d2t,
-                   const Tensor& anchors, int64_t anchor_stride) {
+                   const Tensor& anchors, int64_t anchor_stride,
+                   const OptionalTensor& table, const OptionalTensor& rows) {
   const OpCheck check("markov_argmax", draft_tokens);
   if (base_logits.dim() != 3) {
     check.fail("base_logits", "of 3 dimensions",
@@ -76,6 +77,18 @@ void markov_argmax(const Tensor& draft_tokens, const Tensor& block_max,
       num_steps,
       0};
   record_argument("base_logits", base_logits);  // all steps, of which one was checked
+  if (table) {
+    if (!rows) check.fail("rows", "given with table", "None");
+    check.columns("table", *table, num_steps);
+    args.table = check.rows<int64_t>("table", *table, table->stride(0), 0);
+    args.table_stride = table->stride(0);
+    args.rows = check.flat<const int32_t>("rows", *rows, num_reqs);
+    if (checks_indices()) {
+      for (int64_t i = 0; i < num_reqs; ++i) {
+        check.index("rows", i, args.rows[i], -1, table->size(0));
+      }
+    }
+  }
   if (checks_indices()) check_indices(check, args, w1.size(0));
   for (; args.step < num_steps; ++args.step) kLaunch(args);
 }
@@ -98,7 +111,7 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "markov_argmax(Tensor(a!) draft_tokens, Tensor(b!) block_max, "
       "Tensor(c!) block_argmax, Tensor(d!) block_products, Tensor base_logits, "
       "Tensor w1, Tensor w2, Tensor w2_norms, Tensor? d2t, Tensor anchors, "
-      "int anchor_stride) -> ()");
+      "int anchor_stride, Tensor(e!)? table=None, Tensor? rows=None) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {

@@ -18,7 +18,7 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
                const Tensor& computed_prefill, const Tensor& num_computed_tokens,
                const Tensor& order, const Tensor& idx_mapping,
                const Tensor& cu_num_logits, const Tensor& query_start_loc,
-               const Tensor& batch, const Tensor& is_prefilling,
+               const Tensor& batch, const Tensor& is_prefilling, const Tensor& summary,
                int64_t first_num_tokens, int64_t num_new_sampled, int64_t num_reqs,
                int64_t num_reqs_padded) {
   const OpCheck check("plan_step", inputs);
@@ -33,9 +33,9 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
       in + most,
       has_drafts ? in + 2 * most : nullptr,
       check.flat<const int32_t>("prefill_len", prefill_len, most),
-      check.flat<const int32_t>("computed_prefill", computed_prefill, most),
+      check.flat<int32_t>("computed_prefill", computed_prefill, most),
       check.flat<const int32_t>("num_computed_tokens", num_computed_tokens, most),
-      check.flat<int32_t>("order", order, most + 1),
+      check.flat<int32_t>("order", order, most),
       check.flat<int32_t>("idx_mapping", idx_mapping, most),
       check.flat<int32_t>("cu_num_logits", cu_num_logits, most + 1),
       check.flat<int32_t>("query_start_loc", query_start_loc, most + 1),
@@ -46,6 +46,7 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
       out + 4 * most,
       out + 5 * most,
       check.flat<bool>("is_prefilling", is_prefilling, most),
+      check.flat<int32_t>("summary", summary, kPlanSummary),
       first_num_tokens,
       num_new_sampled,
       num_reqs,
@@ -177,11 +178,11 @@ void on_host(const StoreDrafts& a) {
 
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
   m.def(
-      "plan_step(Tensor inputs, bool has_drafts, Tensor prefill_len, Tensor "
-      "computed_prefill, Tensor num_computed_tokens, "
-      "Tensor(a!) order, Tensor(b!) idx_mapping, Tensor(c!) cu_num_logits, "
-      "Tensor(d!) query_start_loc, Tensor(e!) batch, Tensor(f!) is_prefilling, "
-      "int first_num_tokens, int num_new_sampled, int num_reqs, "
+      "plan_step(Tensor inputs, bool has_drafts, Tensor prefill_len, "
+      "Tensor(a!) computed_prefill, Tensor num_computed_tokens, "
+      "Tensor(b!) order, Tensor(c!) idx_mapping, Tensor(d!) cu_num_logits, "
+      "Tensor(e!) query_start_loc, Tensor(f!) batch, Tensor(g!) is_prefilling, "
+      "Tensor(h!) summary, int first_num_tokens, int num_new_sampled, int num_reqs, "
       "int num_reqs_padded) -> ()");
   m.def(
       "prepare_step(Tensor(a!) input_ids, Tensor(b!) positions, Tensor(c!) seq_lens, "

@@ -127,6 +127,30 @@ def test_markov_argmax(markov: Markov) -> None:
     assert_same(markov)
 
 
+@given(
+    rows=st.permutations(range(6)),
+    num_reqs=st.integers(1, 5),
+    padding=st.integers(0, 2),
+    num_steps=st.integers(1, 4),
+)
+def test_drafts_by_row(
+    rows: list[int], num_reqs: int, padding: int, num_steps: int
+) -> None:
+    """The table has each request's drafts in its row, and keeps the other rows."""
+    arena = Arena()
+    table = torch.arange(6 * 5).view(6, 5)
+    expected = table.clone()
+    mapping = rows[: num_reqs - min(padding, num_reqs)]
+    mapping += [-1] * (num_reqs - len(mapping))
+    markov = Markov(num_reqs=num_reqs, num_steps=num_steps)
+    markov.run(arena, table=table, rows=torch.tensor(mapping, dtype=torch.int32))
+    drafts = arena.buffers["draft_tokens"][64:-64].view(num_reqs + 1, num_steps + 1)
+    for i, row in enumerate(mapping):
+        if row >= 0:
+            expected[row, :num_steps] = drafts[i, :num_steps]
+    assert torch.equal(table, expected)
+
+
 def test_many_blocks_on_threads() -> None:
     """A batch that is shared out to threads gives the same drafts."""
     assert_same(Markov(num_reqs=9, num_steps=2, vocab=40 * BLOCK + 7, rank=16))
@@ -189,6 +213,12 @@ def test_no_requests() -> None:
     )
 
 
+BY_ROW = {
+    "table": torch.zeros(6, 4, dtype=torch.int64),
+    "rows": torch.tensor([2, 0], dtype=torch.int32),
+}
+
+
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
@@ -199,6 +229,14 @@ def test_no_requests() -> None:
         ("w2_norms", torch.zeros(69), "w2_norms must be of at least 70 elements"),
         ("base_logits", torch.zeros(2, 70), "base_logits must be of 3 dim.* of 2"),
         ("anchor_stride", 0, "anchor_stride must be at least 1, but is 0"),
+        ("rows", None, "rows must be given with table, but is None"),
+        ("rows", torch.tensor([2], dtype=torch.int32), "rows must be of at least 2 el"),
+        ("rows", torch.tensor([5, 0]), "rows must be Int, but is Long"),
+        (
+            "rows",
+            torch.tensor([5, 6], dtype=torch.int32),
+            r"rows\[1\] must be in \[-1, 6\), but is 6",
+        ),
         (
             "anchors",
             torch.tensor([3, 0, 0, 70], dtype=torch.int32),
@@ -210,4 +248,4 @@ def test_no_requests() -> None:
 def test_bad_argument(argument: str, value: object, message: str) -> None:
     """A bad argument is refused by op, name and value."""
     with pytest.raises(ValueError, match=f"markov_argmax: .*{message}"):
-        Markov().run(Arena(), **{argument: value})
+        Markov().run(Arena(), **{**BY_ROW, argument: value})

@@ -62,7 +62,10 @@ scheduled = st.builds(
 def test_plans_are_the_same(
     requests: list[Scheduled], padding: int, num_new: int, rows: list[int], first: int
 ) -> None:
-    """One call of ours lays a batch out as upstream's Python does."""
+    """One call of ours lays a batch out as upstream's Python does.
+
+    It also does what upstream does before, to the prefills' progress.
+    """
     states = RequestState(MAX_REQS, 64, 64, 8, 100, CPU)
     for i, request in enumerate(requests):
         states.req_id_to_index[f"r{i}"] = rows[i]
@@ -80,10 +83,13 @@ def test_plans_are_the_same(
         },
     )
     padded = min(len(requests) + padding, MAX_REQS)
-    plans = [
-        planner(states, PackedArrays(MAX_REQS, CPU))(output, padded, num_new, first)
-        for planner in (NumpyPlanner, FusedPlanner)
-    ]
+    progress = states.num_computed_prefill_tokens.copy()
+    plans = []
+    for planner in (NumpyPlanner, FusedPlanner):
+        plan = planner(states, PackedArrays(MAX_REQS, CPU))
+        plans.append(plan(output, padded, num_new, first))
+        np.testing.assert_array_equal(states.num_computed_prefill_tokens, progress)
+        states.num_computed_prefill_tokens[rows[: len(requests)]] = 99
     for f in fields(Plan):
         expected, found = (getattr(plan, f.name) for plan in plans)
         np.testing.assert_array_equal(found, expected, err_msg=f.name)

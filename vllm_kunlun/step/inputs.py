@@ -7,7 +7,6 @@ Upstream's way is `GPUModelRunner.prepare_inputs`.
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 from vllm import envs
 from vllm.v1.worker.gpu import input_batch as upstream
@@ -92,28 +91,21 @@ class StepInputs:
         )
 
     def update_requests(self, scheduler_output: "SchedulerOutput") -> None:
-        """Take new blocks and computed tokens of running requests."""
+        """Take new blocks and computed tokens of running requests.
+
+        How much of their prefill is computed, the planner says of those scheduled.
+        """
         runner = self.runner
         states = runner.req_states
         requests = scheduler_output.scheduled_cached_reqs
         n = len(requests.req_ids)
         if n > 0:
-            rows = map(states.req_id_to_index.__getitem__, requests.req_ids)
-            rows_np = np.fromiter(rows, np.intp, n)
-            states.num_computed_tokens_np[rows_np] = requests.num_computed_tokens
-            if any(requests.new_block_ids):
-                for row, block_ids in zip(
-                    rows_np.tolist(), requests.new_block_ids, strict=True
-                ):
-                    if block_ids is not None:
-                        runner.block_tables.append_block_ids(
-                            row, block_ids, overwrite=False
-                        )
-        np.minimum(
-            states.num_computed_tokens_np,
-            states.prefill_len.np,
-            out=states.num_computed_prefill_tokens,
-        )
+            rows = [*map(states.req_id_to_index.__getitem__, requests.req_ids)]
+            states.num_computed_tokens_np[rows] = requests.num_computed_tokens
+            append = runner.block_tables.append_block_ids
+            for i, block_ids in enumerate(requests.new_block_ids):
+                if block_ids is not None:
+                    append(rows[i], block_ids, overwrite=False)
         if scheduler_output.new_block_ids_to_zero:
             assert runner.kv_block_zeroer is not None
             runner.kv_block_zeroer.zero_block_ids(
@@ -195,6 +187,9 @@ class StepInputs:
                 if runner.model_config.rswa_window is not None
                 else None
             ),
+            max_query_len=plan.max_num_tokens,
+            max_seq_len=plan.max_seq_len,
+            any_prefilling=plan.any_prefilling,
         )
 
     def _make_views(
@@ -229,7 +224,7 @@ class StepInputs:
     ) -> "_Logits":
         buffers = self.runner.input_buffers
         states = self.runner.req_states
-        if plan.is_prefilling.any():
+        if plan.any_prefilling:
             upstream.prepare_prefill_inputs(
                 buffers.input_ids,
                 states.next_prefill_tokens,

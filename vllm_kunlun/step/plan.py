@@ -21,8 +21,8 @@ class Plan:
     """One step's layout, on the host, in the batch's order.
 
     ``idx_mapping`` is i32 ``[num_reqs]``, ``cu_num_logits`` i32 ``[num_reqs + 1]``,
-    ``query_start_loc`` i32 ``[max_num_reqs + 1]``; the rest is per request, and
-    ``seq_len_bound`` padded with zeros to the batch's padded size.
+    ``query_start_loc`` i32 ``[max_num_reqs + 1]``; the other arrays are per request,
+    and ``seq_len_bound`` is padded with zeros to the batch's padded size.
     """
 
     req_ids: list[str]
@@ -36,6 +36,9 @@ class Plan:
     computed: np.ndarray
     seq_len_bound: torch.Tensor
     is_prefilling: np.ndarray
+    max_num_tokens: int
+    max_seq_len: int
+    any_prefilling: bool
 
 
 class FusedPlanner:
@@ -49,11 +52,13 @@ class FusedPlanner:
         self.row_of = states.req_id_to_index.__getitem__
         self.packed = packed
         self._inputs = torch.zeros(3, n, dtype=torch.int32)
-        self._order = torch.zeros(n + 1, dtype=torch.int32)
+        self._order = torch.zeros(n, dtype=torch.int32)
+        self._summary = torch.zeros(4, dtype=torch.int32)
         self._batch = torch.zeros(6, n, dtype=torch.int32)
         self._is_prefilling = torch.zeros(n, dtype=torch.bool)
         self._np_inputs = self._inputs.numpy()
         self._np_order = self._order.numpy()
+        self._np_summary = self._summary.numpy()
         self._states = (
             states.prefill_len.cpu,
             torch.from_numpy(states.num_computed_prefill_tokens),
@@ -88,13 +93,17 @@ class FusedPlanner:
             *host[:3],
             self._batch,
             self._is_prefilling,
+            self._summary,
             first,
             num_new_sampled,
             n,
             num_reqs_padded,
         )
         req_ids = list(counts)
-        if self._np_order[n]:
+        reordered, max_num_tokens, max_seq_len, num_prefilling = (
+            self._np_summary.tolist()
+        )
+        if reordered:
             req_ids = [req_ids[i] for i in self._np_order[:n].tolist()]
         batch, seq_len_bound, is_prefilling = self._views(n, num_reqs_padded)
         num_tokens, num_drafts, prefill_len, computed_prefill, computed = batch
@@ -110,6 +119,9 @@ class FusedPlanner:
             computed=computed,
             seq_len_bound=seq_len_bound,
             is_prefilling=is_prefilling,
+            max_num_tokens=max_num_tokens,
+            max_seq_len=max_seq_len,
+            any_prefilling=num_prefilling > 0,
         )
 
     def _make_views(
@@ -155,7 +167,9 @@ class NumpyPlanner:
         computed_prefill = states.num_computed_prefill_tokens[rows]
         prefill_len = states.prefill_len.np[rows]
         seq_len_bound = torch.zeros(num_reqs_padded, dtype=torch.int32)
-        seq_len_bound.numpy()[:n] = computed + num_tokens
+        seq_lens = computed + num_tokens
+        seq_len_bound.numpy()[:n] = seq_lens
+        is_prefilling = computed_prefill < prefill_len
         return Plan(
             req_ids=req_ids,
             idx_mapping=rows,
@@ -167,5 +181,8 @@ class NumpyPlanner:
             computed_prefill=computed_prefill,
             computed=computed,
             seq_len_bound=seq_len_bound,
-            is_prefilling=computed_prefill < prefill_len,
+            is_prefilling=is_prefilling,
+            max_num_tokens=int(num_tokens.max()),
+            max_seq_len=int(seq_lens.max()),
+            any_prefilling=bool(is_prefilling.any()),
         )

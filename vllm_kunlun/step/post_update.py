@@ -15,6 +15,8 @@ class PostUpdate:
 
     def __init__(self, runner: "ModelRunnerV2") -> None:
         self.runner = runner
+        self._post_update = torch.ops.vllm_kunlun.post_update.default
+        self._store_drafts = torch.ops.vllm_kunlun.store_drafts.default
 
     def postprocess_sampled(
         self,
@@ -31,7 +33,7 @@ class PostUpdate:
         if runner.is_last_pp_rank:
             assert runner.sampler is not None
             counts = runner.sampler.penalties_state.output_bin_counts
-        torch.ops.vllm_kunlun.post_update(
+        self._post_update(
             idx_mapping,
             states.num_computed_tokens.gpu,
             states.last_sampled_tokens,
@@ -56,9 +58,10 @@ class PostUpdate:
     ) -> None:
         """Keep `draft_tokens`, i64 ``[num_reqs, num_steps]``, for the next step."""
         runner = self.runner
-        torch.ops.vllm_kunlun.store_drafts(
-            runner.req_states.draft_tokens, input_batch.idx_mapping, draft_tokens
-        )
+        if not getattr(runner.speculator, "stores_drafts", False):
+            self._store_drafts(
+                runner.req_states.draft_tokens, input_batch.idx_mapping, draft_tokens
+            )
         if input_batch.has_structured_output_reqs:
             # The scheduler reads them later than the next step may write them.
             draft_tokens = draft_tokens.clone()

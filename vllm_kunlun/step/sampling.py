@@ -333,7 +333,7 @@ class FusedSampling:
         if drafts is not None:
             vocab_size = min(vocab_size, drafts.shape[-1])
         outputs = self._outputs(input_batch, verifier)
-        torch.ops.vllm_kunlun.verify_greedy(
+        torch.ops.vllm_kunlun.verify_greedy.default(
             *outputs,
             logits,
             input_batch.input_ids,
@@ -399,7 +399,7 @@ class FusedSampling:
         n = input_batch.num_reqs
         counts = input_batch.seq_lens.new_empty(2, n)
         tokens = counts.new_empty(n, steps + 1, dtype=torch.int64)
-        return tokens, counts[0], counts[1]
+        return tokens, *counts.unbind()
 
     def upstreams_sample(
         self,

@@ -52,6 +52,15 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
         prepare_attn=(
             (lambda batch: runner.block_tables.prepare(batch)) if batch_meta else None
         ),
+        slot_mappings_by_layer=(
+            (
+                lambda slots: runner.block_tables.slot_mappings_by_layer(
+                    slots, runner.kv_cache_config
+                )
+            )
+            if batch_meta
+            else None
+        ),
         sample=sample,
         postprocess_sampled=(
             post_update.postprocess_sampled if switches.hostvec_postupdate else None

@@ -4,9 +4,10 @@
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from vllm.v1.attention.backends.utils import PAD_SLOT_ID
+from vllm.v1.kv_cache_interface import KVCacheConfig
+from vllm.v1.worker.gpu.attn_utils import build_slot_mappings_by_layer
 from vllm.v1.worker.gpu.block_table import BlockTables
 from vllm.v1.worker.gpu.input_batch import InputBatch
 
@@ -43,13 +44,28 @@ class BatchedBlockTables(BlockTables):
         i32 = {"dtype": torch.int32, "device": kwargs["device"]}
         self.kept_req = torch.empty(shape, **i32)
         self.kept_blocks = torch.zeros(shape, **i32)
+        self._launch = torch.ops.vllm_kunlun.prepare_block_tables.default
         super().__init__(**kwargs)
         self._views = lru_cache(maxsize=VIEWS)(self._make_views)
+        self._by_layer: dict[int, dict[str, torch.Tensor]] = {}
 
     def init_block_table_layout_tensors(self) -> None:
         """Forget what the rows show, too: their memory may be new."""
         super().init_block_table_layout_tensors()
         self.kept_req.fill_(-1)
+        self._layout = (
+            self.block_table_ptrs,
+            self.input_block_table_ptrs,
+            self.block_table_strides,
+            self.block_sizes_tensor,
+        )
+        self._kept = (self.kept_req, self.kept_blocks, self.slot_mappings)
+        self._context_parallel = (
+            self.cp_size,
+            self.cp_rank,
+            self.cp_interleave,
+            PAD_SLOT_ID,
+        )
 
     def append_block_ids(
         self,
@@ -66,7 +82,7 @@ class BatchedBlockTables(BlockTables):
                 block_ids = [
                     b * per_block + k for b in block_ids for k in range(per_block)
                 ]
-            start = 0 if overwrite else int(counts[group, req_index])
+            start = 0 if overwrite else counts.item(group, req_index)
             counts[group, req_index] = start + len(block_ids)
             if block_ids:
                 writes.groups.append(group)
@@ -79,17 +95,15 @@ class BatchedBlockTables(BlockTables):
     def apply_staged_writes(self) -> None:
         """Leave the writes to `prepare`."""
 
-    def take_staged(self) -> np.ndarray | None:
-        """Return the staged writes as i32: groups, rows, starts, ends, blocks."""
+    def take_staged(self) -> list[int]:
+        """Return the staged writes: groups, rows, starts, ends, blocks."""
         if not self._changed:
-            return None
+            return []
         self._changed = False
         self.num_blocks.copy_to_uva()
         writes, self._writes = self._writes, _Writes([], [], [], [], [])
         self.num_writes = len(writes.groups)
-        if self.num_writes == 0:
-            return None
-        return np.array([n for part in writes for n in part], np.int32)
+        return [n for part in writes for n in part]
 
     def prepare(
         self, batch: InputBatch
@@ -100,15 +114,10 @@ class BatchedBlockTables(BlockTables):
         ``[num_reqs_padded, max_num_blocks]``, and i64
         ``[num_groups, num_tokens_padded]``.
         """
-        torch.ops.vllm_kunlun.prepare_block_tables.default(
-            self.block_table_ptrs,
-            self.input_block_table_ptrs,
-            self.block_table_strides,
-            self.block_sizes_tensor,
+        self._launch(
+            *self._layout,
             self.num_blocks.gpu,
-            self.kept_req,
-            self.kept_blocks,
-            self.slot_mappings,
+            *self._kept,
             batch.idx_mapping,
             batch.query_start_loc,
             batch.positions,
@@ -116,14 +125,23 @@ class BatchedBlockTables(BlockTables):
             self.num_writes,
             batch.num_reqs,
             batch.num_reqs_after_padding,
-            self.cp_size,
-            self.cp_rank,
-            self.cp_interleave,
-            PAD_SLOT_ID,
+            *self._context_parallel,
         )
         self.staged = None
         self.num_writes = 0
         return self._views(batch.num_reqs_after_padding, batch.num_tokens_after_padding)
+
+    def slot_mappings_by_layer(
+        self, slot_mappings: torch.Tensor, config: KVCacheConfig
+    ) -> dict[str, torch.Tensor]:
+        """Return each layer's row of a view of `slot_mappings` on its first columns."""
+        num_tokens = slot_mappings.shape[1]
+        found = self._by_layer.get(num_tokens)
+        if found is None:
+            found = build_slot_mappings_by_layer(slot_mappings, config)
+            if len(self._by_layer) < VIEWS:
+                self._by_layer[num_tokens] = found
+        return found
 
     def _make_views(
         self, rows: int, tokens: int

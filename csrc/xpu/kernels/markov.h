@@ -33,13 +33,15 @@ __global__ void find_markov_best(
     GmParam<const Int32> anchors, Int64 anchor_stride, int vocab_size, int num_reqs,
     int num_blocks, int step);
 
-// The best of the blocks, in the target's vocabulary.
+// The best of the blocks, in the target's vocabulary; into the table too, if there is
+// one.
 __global__ void choose_markov_draft(GmParam<Int64> draft_tokens,
                                     Int64 draft_tokens_stride,
                                     GmParam<const float> block_max,
                                     GmParam<const Int32> block_argmax,
                                     GmParam<const Int64> d2t, int num_reqs,
-                                    int num_blocks, int step);
+                                    int num_blocks, int step, GmParam<Int64> table,
+                                    Int64 table_stride, GmParam<const Int32> rows);
 
 }  // namespace xpu
 }  // namespace vllm_kunlun

@@ -33,10 +33,11 @@ int launch(const MarkovArgmax& a, const Stream& stream) {
         i32(a.step));
   }
   if (status == kOk) {
-    status = VLLM_KUNLUN_LAUNCH(stream, choose_markov_draft, device(a.draft_tokens),
-                                Int64{a.draft_tokens_stride}, a.block_max,
-                                a.block_argmax, device(a.d2t), i32(a.num_reqs),
-                                i32(num_blocks), i32(a.step));
+    status =
+        VLLM_KUNLUN_LAUNCH(stream, choose_markov_draft, device(a.draft_tokens),
+                           Int64{a.draft_tokens_stride}, a.block_max, a.block_argmax,
+                           device(a.d2t), i32(a.num_reqs), i32(num_blocks), i32(a.step),
+                           device(a.table), Int64{a.table_stride}, a.rows);
   }
   return status;
 }

@@ -21,7 +21,13 @@ from vllm_kunlun.bench.step.columns import (
 )
 from vllm_kunlun.bench.step.count import Counts, Recorder
 from vllm_kunlun.bench.step.runner import Shape, make_config, make_runner, one_process
-from vllm_kunlun.bench.step.stopwatch import DRAFT, MODEL, STAGES, Stopwatch
+from vllm_kunlun.bench.step.stopwatch import (
+    DRAFT,
+    MODEL,
+    STAGES,
+    Stopwatch,
+    own_seconds,
+)
 from vllm_kunlun.bench.step.workload import MOST_STEPS, Workload
 
 CHECKED_STEPS = 4
@@ -69,7 +75,8 @@ class Lane:
         self.activation = Activation(column)
         # What else runs on the machine takes nothing off a thread's own time.
         alone = torch.get_num_threads() == 1
-        self.stopwatch = Stopwatch(time.thread_time if alone else time.perf_counter)
+        clock = time.thread_time if alone else time.perf_counter
+        self.stopwatch = Stopwatch(clock, own_seconds(clock))
         self.recorder = Recorder(self.stopwatch)
         self.workload = Workload(shape, sampling, turnover)
         self.times: list[dict[str, float]] = []

@@ -4,6 +4,7 @@
 import functools
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 STAGES = (
@@ -21,6 +22,9 @@ DRAFT = "draft steps"
 """Reading and choosing from the draft head's logits, one position after the other."""
 MODEL = "model"
 """What the null models do; it counts for nothing."""
+
+CALIBRATIONS = 20
+CHANGES = 200
 
 # Of the runner, its model state, its block tables and its drafter.
 _RUNNER = {
@@ -53,8 +57,18 @@ _DRAFT_MODEL = (
 class Stopwatch:
     """Adds up the time of each stage, without that of stages within it."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, own: float = 0.0
+    ) -> None:
+        """Make a stopwatch that is not running.
+
+        Args:
+            clock: gives seconds.
+            own: seconds that the watch itself takes at each change of stage, which
+                count for none (`own_seconds`).
+        """
         self.clock = clock
+        self.own = own
         self.stage = "rest"
         self.seconds: dict[str, float] = {}
         self._since = 0.0
@@ -74,7 +88,7 @@ class Stopwatch:
         now = self.clock()
         left = self.stage
         if left in self.seconds:
-            self.seconds[left] += now - self._since
+            self.seconds[left] += now - self._since - self.own
         self.stage = stage
         self._since = now
         return left
@@ -110,3 +124,21 @@ class Stopwatch:
         draft = getattr(runner.speculator, "model", None)
         for name in _DRAFT_MODEL:
             self.wrap(draft, name, MODEL)
+
+
+@cache
+def own_seconds(clock: Callable[[], float]) -> float:
+    """Return what a change of stage costs with `clock`, at best.
+
+    A clock of the thread's own time is a call of the system, and a step changes its
+    stage some forty times.
+    """
+    watch = Stopwatch(clock)
+    watch.start()
+    best = float("inf")
+    for _ in range(CALIBRATIONS):
+        start = clock()
+        for _ in range(CHANGES):
+            watch.enter("rest")
+        best = min(best, (clock() - start) / CHANGES)
+    return best

@@ -46,6 +46,7 @@ class MarkovArgmax:
         self._block_argmax = torch.empty_like(self._block_max, dtype=torch.int32)
         self._block_products = torch.zeros_like(self._block_argmax)
         self._steps_out = 0
+        self._launch = torch.ops.vllm_kunlun.markov_argmax.default
 
     def is_worth_it(self) -> bool:
         """Whether to call it in this step: not if many tokens were not ruled out.
@@ -63,6 +64,8 @@ class MarkovArgmax:
         base_logits: torch.Tensor,
         anchors: torch.Tensor,
         anchor_stride: int,
+        table: torch.Tensor | None = None,
+        rows: torch.Tensor | None = None,
     ) -> None:
         """Draft for each request, left to right.
 
@@ -72,8 +75,10 @@ class MarkovArgmax:
             base_logits: [num_reqs, num_steps, draft_vocab_size], in the model's type.
             anchors: int32; request i's drafts follow `anchors[i * anchor_stride]`.
             anchor_stride: from one request's anchor to the next.
+            table: [rows of state, >= num_steps], int64, to have the drafts, too.
+            rows: [>= num_reqs], int32; request i's row of `table`.
         """
-        torch.ops.vllm_kunlun.markov_argmax(
+        self._launch(
             draft_tokens,
             self._block_max,
             self._block_argmax,
@@ -85,6 +90,8 @@ class MarkovArgmax:
             self._d2t,
             anchors,
             anchor_stride,
+            table,
+            rows,
         )
         if not self._block_products.is_cpu:  # to look would be to wait
             return

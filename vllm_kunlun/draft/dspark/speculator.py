@@ -5,6 +5,7 @@ Upstream's, but for the parts of a drafting step whose switch is on.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from vllm_kunlun import ops
 from vllm_kunlun.draft.dspark.confidence import CutDrafts, likely_prefix
 from vllm_kunlun.draft.dspark.markov import MarkovArgmax, why_not
 from vllm_kunlun.draft.dspark.views import DraftViews
+from vllm_kunlun.step.packed import VIEWS
 from vllm_kunlun.switches import Switches
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         """
         super().__init__(vllm_config, device)
         ops.load()
-        self._switches = switches
+        self._switch(switches)
+        self.stores_drafts = False
+        self._state_drafts: torch.Tensor | None = None
         self._markov: MarkovArgmax | None = None
         self._views: DraftViews | None = None
         config = vllm_config.speculative_config
@@ -53,14 +57,14 @@ class FusedDSparkSpeculator(DSparkSpeculator):
             self.max_num_reqs, dtype=torch.int32, device=device
         )
 
-    @property
-    def _drops_rejected(self) -> bool:
+    def _switch(self, switches: Switches) -> None:
+        self._switches = switches
         # How many rows are left is known at once only where the counts are.
-        return self._switches.lazy_kv and self.device.type == "cpu"
+        self._drops_rejected = switches.lazy_kv and self.device.type == "cpu"
 
     def use(self, switches: Switches) -> None:
         """Draft under `switches` from the next step on."""
-        self._switches = switches
+        self._switch(switches)
         self._fuse_markov(self.model)
         self.set_attn(
             self.model_state,
@@ -75,6 +79,8 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         Args:
             runner: whose drafter this is.
         """
+        if self.device.type == "cpu":
+            self._state_drafts = runner.req_states.draft_tokens
         if self._confidence_threshold > 0:
             if self.scheduler_config.async_scheduling:
                 logger.warning(
@@ -115,9 +121,36 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         super().set_attn(model_state, kv_cache_config, block_tables, *of_target)
         self._of_target = of_target
         groups = self.draft_kv_cache_group_ids
-        self._block_tables = [block_tables.input_block_tables[gid] for gid in groups]
-        self._block_sizes = [block_tables.kernel_block_sizes[gid] for gid in groups]
+        buffers = self.input_buffers
+        self._draft_buffers = (
+            buffers.input_ids,
+            buffers.positions,
+            buffers.query_start_loc,
+            buffers.seq_lens,
+            block_tables.slot_mappings,
+            self.context_positions,
+            self._context_slot_mappings,
+            self.sample_indices,
+            self.sample_pos,
+            self.sample_idx_mapping,
+            self.temperature,
+            self.seeds,
+            self.idx_mapping,
+        )
+        self._draft_layout = (
+            [block_tables.input_block_tables[gid] for gid in groups],
+            groups,
+            [block_tables.kernel_block_sizes[gid] for gid in groups],
+            self.parallel_drafting_token_id,
+            self.num_query_per_req,
+            self.num_speculative_steps,
+            self.max_model_len,
+            self.sample_from_anchor,
+            self._switches.lazy_kv,
+            PAD_SLOT_ID,
+        )
         if self._drops_rejected:
+            self._kept_views = lru_cache(maxsize=VIEWS)(self._make_kept_views)
             self._kept_positions = torch.empty_like(self.context_positions)
             self._kept_slots = torch.empty_like(self._context_slot_mappings)
         caches = self._switches.draft_cache and self.draft_attn_layer_names
@@ -145,21 +178,8 @@ class FusedDSparkSpeculator(DSparkSpeculator):
                 seeds,
             )
             return
-        buffers = self.input_buffers
-        torch.ops.vllm_kunlun.prepare_draft_inputs(
-            buffers.input_ids,
-            buffers.positions,
-            buffers.query_start_loc,
-            buffers.seq_lens,
-            self.block_tables.slot_mappings,
-            self.context_positions,
-            self._context_slot_mappings,
-            self.sample_indices,
-            self.sample_pos,
-            self.sample_idx_mapping,
-            self.temperature,
-            self.seeds,
-            self.idx_mapping,
+        torch.ops.vllm_kunlun.prepare_draft_inputs.default(
+            *self._draft_buffers,
             input_batch.positions,
             input_batch.query_start_loc,
             input_batch.idx_mapping,
@@ -169,16 +189,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
             num_rejected,
             temperature,
             seeds,
-            self._block_tables,
-            self.draft_kv_cache_group_ids,
-            self._block_sizes,
-            self.parallel_drafting_token_id,
-            self.num_query_per_req,
-            self.num_speculative_steps,
-            self.max_model_len,
-            self.sample_from_anchor,
-            self._switches.lazy_kv,
-            PAD_SLOT_ID,
+            *self._draft_layout,
             input_batch.num_reqs,
         )
 
@@ -205,10 +216,9 @@ class FusedDSparkSpeculator(DSparkSpeculator):
             )
             return
         sources = aux_hidden_states or [last_hidden_states]
-        num_reqs = input_batch.num_reqs
-        num_kept = input_batch.num_tokens - int(num_rejected.numpy()[:num_reqs].sum())
+        num_kept = input_batch.num_tokens - sum(num_rejected.numpy().tolist())
         features = sources[0].new_empty(num_kept, sum(s.shape[1] for s in sources))
-        torch.ops.vllm_kunlun.gather_context(
+        torch.ops.vllm_kunlun.gather_context.default(
             features,
             self._kept_positions,
             self._kept_slots,
@@ -217,13 +227,19 @@ class FusedDSparkSpeculator(DSparkSpeculator):
             self._context_slot_mappings,
             input_batch.query_start_loc,
             num_rejected,
-            num_reqs,
+            input_batch.num_reqs,
         )
         if aux_hidden_states:
             features = self.model.combine_hidden_states(features)
-        slots = self._kept_slots[:, :num_kept]
         self.model.precompute_and_store_context_kv(
-            features,
+            features, *self._kept_views(num_kept)
+        )
+
+    def _make_kept_views(
+        self, num_kept: int
+    ) -> tuple[torch.Tensor, torch.Tensor | list[torch.Tensor]]:
+        slots = self._kept_slots[:, :num_kept]
+        return (
             self._kept_positions[:num_kept],
             slots[0]
             if self._layer_group_idx is None
@@ -259,6 +275,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
 
     def _sample_sequential(self, num_reqs: int, head_hidden: torch.Tensor) -> None:
         """Draft left to right, greedily in one call: ``KUNLUN_SPEC_VEC``."""
+        self.stores_drafts = False
         if self._markov is None or not self._markov.is_worth_it():
             super()._sample_sequential(num_reqs, head_hidden)
         else:
@@ -270,7 +287,10 @@ class FusedDSparkSpeculator(DSparkSpeculator):
                 logits.view(num_reqs, self.num_speculative_steps, logits.shape[-1]),
                 self.input_buffers.input_ids,
                 self.num_query_per_req,
+                self._state_drafts,
+                self.idx_mapping,
             )
+            self.stores_drafts = self._state_drafts is not None
         if self._confidence_threshold > 0:
             self._count_likely(num_reqs, self._sampled_rows(num_reqs, head_hidden))
 
