@@ -22,29 +22,30 @@ namespace vllm_kunlun {
 // Written: the first num_reqs entries of every output, one more of the two sums; beyond
 // them query_start_loc repeats its last value to [max_num_reqs], and seq_len_bound is 0
 // in [num_reqs, num_reqs_padded). order[i] is the place in the scheduler's order of
-// request i. computed_prefill, by row, is brought up to date: what is computed, up to
-// the prefill's length.
+// request i. By row, num_computed_tokens takes over what the scheduler says, and
+// computed_prefill follows it: what is computed, up to the prefill's length.
 struct PlanStep {
-  const int32_t* rows;                 // [num_reqs], the requests' rows of the state
-  const int32_t* num_tokens;           // [num_reqs], scheduled
-  const int32_t* num_drafts;           // [num_reqs], null where there are none
-  const int32_t* prefill_len;          // [max_num_reqs], by row
-  int32_t* computed_prefill;           // [max_num_reqs], by row; also written
-  const int32_t* num_computed_tokens;  // [max_num_reqs], by row: an upper bound
-  int32_t* order;                      // [max_num_reqs]
-  int32_t* idx_mapping;                // [max_num_reqs]
-  int32_t* cu_num_logits;              // [max_num_reqs + 1]
-  int32_t* query_start_loc;            // [max_num_reqs + 1]
-  int32_t* batch_num_tokens;           // [max_num_reqs]
-  int32_t* batch_num_drafts;           // [max_num_reqs]
-  int32_t* batch_prefill_len;          // [max_num_reqs]
-  int32_t* batch_computed_prefill;     // [max_num_reqs]
-  int32_t* batch_computed;             // [max_num_reqs]
-  int32_t* seq_len_bound;              // [max_num_reqs]
-  bool* is_prefilling;                 // [max_num_reqs]
-  int32_t* summary;                    // [kPlanSummary]
-  int64_t first_num_tokens;            // 1 orders by the number of tokens alone
-  int64_t num_new_sampled;             // logits of a request beside those of its drafts
+  const int32_t* rows;              // [num_reqs], the requests' rows of the state
+  const int32_t* num_tokens;        // [num_reqs], scheduled
+  const int32_t* num_drafts;        // [num_reqs], null where there are none
+  const int32_t* computed;          // [num_reqs], or -1: as in the state
+  const int32_t* prefill_len;       // [max_num_reqs], by row
+  int32_t* computed_prefill;        // [max_num_reqs], by row; also written
+  int32_t* num_computed_tokens;     // [max_num_reqs], by row: an upper bound
+  int32_t* order;                   // [max_num_reqs]
+  int32_t* idx_mapping;             // [max_num_reqs]
+  int32_t* cu_num_logits;           // [max_num_reqs + 1]
+  int32_t* query_start_loc;         // [max_num_reqs + 1]
+  int32_t* batch_num_tokens;        // [max_num_reqs]
+  int32_t* batch_num_drafts;        // [max_num_reqs]
+  int32_t* batch_prefill_len;       // [max_num_reqs]
+  int32_t* batch_computed_prefill;  // [max_num_reqs]
+  int32_t* batch_computed;          // [max_num_reqs]
+  int32_t* seq_len_bound;           // [max_num_reqs]
+  bool* is_prefilling;              // [max_num_reqs]
+  int32_t* summary;                 // [kPlanSummary]
+  int64_t first_num_tokens;         // 1 orders by the number of tokens alone
+  int64_t num_new_sampled;          // logits of a request beside those of its drafts
   int64_t num_reqs;
   int64_t num_reqs_padded;
   int64_t max_num_reqs;

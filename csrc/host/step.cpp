@@ -47,6 +47,7 @@ void plan_step(const PlanStep& a) {
         a.cu_num_logits[i] + num_drafts + static_cast<int32_t>(a.num_new_sampled);
     a.query_start_loc[i + 1] = a.query_start_loc[i] + num_tokens;
     a.batch_prefill_len[i] = a.prefill_len[row];
+    if (a.computed[from] >= 0) a.num_computed_tokens[row] = a.computed[from];
     a.computed_prefill[row] = std::min(a.num_computed_tokens[row], a.prefill_len[row]);
     a.batch_computed_prefill[i] = a.computed_prefill[row];
     a.batch_computed[i] = a.num_computed_tokens[row];

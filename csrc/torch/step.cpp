@@ -26,15 +26,16 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
   check.in_range("num_reqs", num_reqs, 0, most + 1);
   check.in_range("num_reqs_padded", num_reqs_padded, num_reqs, most + 1);
   check.in_range("num_new_sampled", num_new_sampled, 0, 2);
-  const int32_t* const in = check.rows<const int32_t>("inputs", inputs, most, 3);
+  const int32_t* const in = check.rows<const int32_t>("inputs", inputs, most, 4);
   int32_t* const out = check.rows<int32_t>("batch", batch, most, 6);
   const PlanStep args{
       in,
       in + most,
       has_drafts ? in + 2 * most : nullptr,
+      in + 3 * most,
       check.flat<const int32_t>("prefill_len", prefill_len, most),
       check.flat<int32_t>("computed_prefill", computed_prefill, most),
-      check.flat<const int32_t>("num_computed_tokens", num_computed_tokens, most),
+      check.flat<int32_t>("num_computed_tokens", num_computed_tokens, most),
       check.flat<int32_t>("order", order, most),
       check.flat<int32_t>("idx_mapping", idx_mapping, most),
       check.flat<int32_t>("cu_num_logits", cu_num_logits, most + 1),
@@ -179,10 +180,10 @@ void on_host(const StoreDrafts& a) {
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
   m.def(
       "plan_step(Tensor inputs, bool has_drafts, Tensor prefill_len, "
-      "Tensor(a!) computed_prefill, Tensor num_computed_tokens, "
-      "Tensor(b!) order, Tensor(c!) idx_mapping, Tensor(d!) cu_num_logits, "
-      "Tensor(e!) query_start_loc, Tensor(f!) batch, Tensor(g!) is_prefilling, "
-      "Tensor(h!) summary, int first_num_tokens, int num_new_sampled, int num_reqs, "
+      "Tensor(a!) computed_prefill, Tensor(b!) num_computed_tokens, "
+      "Tensor(c!) order, Tensor(d!) idx_mapping, Tensor(e!) cu_num_logits, "
+      "Tensor(f!) query_start_loc, Tensor(g!) batch, Tensor(h!) is_prefilling, "
+      "Tensor(i!) summary, int first_num_tokens, int num_new_sampled, int num_reqs, "
       "int num_reqs_padded) -> ()");
   m.def(
       "prepare_step(Tensor(a!) input_ids, Tensor(b!) positions, Tensor(c!) seq_lens, "

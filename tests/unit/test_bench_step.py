@@ -20,7 +20,7 @@ from vllm_kunlun.bench.step.native import NATIVE
 from vllm_kunlun.bench.step.null_model import accepted_of
 from vllm_kunlun.bench.step.run import Row, measure
 from vllm_kunlun.bench.step.runner import Shape
-from vllm_kunlun.bench.step.stopwatch import STAGES, Stopwatch
+from vllm_kunlun.bench.step.stopwatch import CONTEXT, STAGES, Stopwatch
 from vllm_kunlun.bench.step.workload import Workload
 from vllm_kunlun.bench.step.xpu_model import Costs, estimate, set_costs
 from vllm_kunlun.cli import app
@@ -80,6 +80,30 @@ def test_counts_of_upstream() -> None:
     assert drafts.copies == 5
     more = rows_of(Shape(4, 3, groups=3), "off")["off"].counted
     assert more.launches == 12 + 2
+
+
+def test_counts_of_fused_stages() -> None:
+    """Few launches and one copy, however many requests, groups and drafts there are."""
+    for shape in (Shape(4, 3), Shape(9, 7, groups=3)):
+        counted = rows_of(shape, "on")["on"].counted
+        # Inputs, block tables, verification, post-update, draft inputs, context rows.
+        assert counted.launches == 6
+        assert counted.copies == 1
+        assert counted.syncs == 0
+    plain = rows_of(Shape(4, 0), "on")["on"].counted
+    assert plain.launches == 4
+    assert plain.copies == 1
+    assert plain.syncs == 0
+
+
+def test_wide_drafts_project_their_context() -> None:
+    """It counts for a stage of its own, which is no part of the control plane."""
+    narrow = rows_of(Shape(2, 3), "on")["on"]
+    wide = rows_of(Shape(2, 3, hidden=64), "on")["on"]
+    assert narrow.counts.get(CONTEXT, Counts()).torch_kernels == 0
+    assert wide.counts[CONTEXT].torch_kernels == 2
+    assert wide.stages[CONTEXT] > 0
+    assert wide.counted.torch_kernels == narrow.counted.torch_kernels
 
 
 def test_counts_of_torch_code() -> None:
@@ -287,11 +311,12 @@ ROWS = [
         7,
         1,
         128,
+        8,
         "greedy",
         total=total,
         off_over_this=100 / total,
         torch_over_this=None,
-        stages=dict.fromkeys((*STAGES, "draft steps"), total / 8),
+        stages=dict.fromkeys((*STAGES, "draft steps", "draft context"), total / 8),
         counts={"rest": Counts(launches=3, syncs=1), "draft steps": Counts(syncs=9)},
         steps=10,
     )
@@ -338,6 +363,8 @@ def bench(*options: str) -> tuple[int, str]:
         (["--groups", "5"], "--groups must be 4 at most, but is 5."),
         (["--vocabulary", "8"], "--vocabulary must be whole numbers from 64 on"),
         (["--vocabulary", "64,128"], "--vocabulary must be one size."),
+        (["--hidden", "7"], "--hidden must be whole numbers from 8 on"),
+        (["--hidden", "8,16"], "--hidden must be one size."),
         (["--turnover", "-1"], "--turnover must be 0 or more, but is -1."),
         (["--seconds", "nan"], "--seconds must be above 0, but is nan."),
         (["--threads", "0"], "--threads must be 1 or more, but is 0."),

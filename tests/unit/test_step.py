@@ -40,6 +40,7 @@ class Scheduled:
     computed: int
     num_tokens: int
     num_drafts: int
+    is_new: bool
 
 
 scheduled = st.builds(
@@ -48,6 +49,7 @@ scheduled = st.builds(
     computed=st.integers(0, 30),
     num_tokens=st.integers(1, 9),
     num_drafts=st.integers(0, 8),
+    is_new=st.booleans(),
 )
 
 
@@ -64,7 +66,7 @@ def test_plans_are_the_same(
 ) -> None:
     """One call of ours lays a batch out as upstream's Python does.
 
-    It also does what upstream does before, to the prefills' progress.
+    It also does what upstream does before, to the counts of computed tokens.
     """
     states = RequestState(MAX_REQS, 64, 64, 8, 100, CPU)
     for i, request in enumerate(requests):
@@ -74,6 +76,7 @@ def test_plans_are_the_same(
         states.num_computed_prefill_tokens[rows[i]] = min(
             request.computed, request.prefill_len
         )
+    running = [(i, r) for i, r in enumerate(requests) if not r.is_new]
     output = SimpleNamespace(
         num_scheduled_tokens={f"r{i}": r.num_tokens for i, r in enumerate(requests)},
         scheduled_spec_decode_tokens={
@@ -81,14 +84,22 @@ def test_plans_are_the_same(
             for i, r in enumerate(requests)
             if r.num_drafts > 0
         },
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=[f"r{i}" for i, r in running],
+            num_computed_tokens=[r.computed for _, r in running],
+        ),
     )
     padded = min(len(requests) + padding, MAX_REQS)
-    progress = states.num_computed_prefill_tokens.copy()
+    counts = (states.num_computed_tokens_np, states.num_computed_prefill_tokens)
+    up_to_date = [count.copy() for count in counts]
     plans = []
     for planner in (NumpyPlanner, FusedPlanner):
         plan = planner(states, PackedArrays(MAX_REQS, CPU))
         plans.append(plan(output, padded, num_new, first))
-        np.testing.assert_array_equal(states.num_computed_prefill_tokens, progress)
+        for count, expected in zip(counts, up_to_date, strict=True):
+            np.testing.assert_array_equal(count, expected)
+        # What the second one is to bring up to date.
+        states.num_computed_tokens_np[[rows[i] for i, _ in running]] = 77
         states.num_computed_prefill_tokens[rows[: len(requests)]] = 99
     for f in fields(Plan):
         expected, found = (getattr(plan, f.name) for plan in plans)

@@ -83,6 +83,9 @@ def step(
     vocabulary: Annotated[
         str, typer.Option(help="Size of the null model's vocabulary.")
     ] = "128",
+    hidden: Annotated[
+        str, typer.Option(help="Its width; above 8, the draft projects its context.")
+    ] = "8",
     sampling: Annotated[
         str, typer.Option(help="greedy, seeded or masked (penalties, biases).")
     ] = "greedy",
@@ -119,6 +122,7 @@ def step(
         drafts=drafts,
         groups=groups,
         vocabulary=vocabulary,
+        hidden=hidden,
         sampling=sampling,
         turnover=turnover,
         columns=column or [],

@@ -91,21 +91,16 @@ class StepInputs:
         )
 
     def update_requests(self, scheduler_output: "SchedulerOutput") -> None:
-        """Take new blocks and computed tokens of running requests.
-
-        How much of their prefill is computed, the planner says of those scheduled.
-        """
+        """Take new blocks of running requests, but leave counts to the planner."""
         runner = self.runner
-        states = runner.req_states
+        row_of = runner.req_states.req_id_to_index
+        append = runner.block_tables.append_block_ids
         requests = scheduler_output.scheduled_cached_reqs
-        n = len(requests.req_ids)
-        if n > 0:
-            rows = [*map(states.req_id_to_index.__getitem__, requests.req_ids)]
-            states.num_computed_tokens_np[rows] = requests.num_computed_tokens
-            append = runner.block_tables.append_block_ids
-            for i, block_ids in enumerate(requests.new_block_ids):
-                if block_ids is not None:
-                    append(rows[i], block_ids, overwrite=False)
+        for req_id, block_ids in zip(
+            requests.req_ids, requests.new_block_ids, strict=True
+        ):
+            if block_ids is not None:
+                append(row_of[req_id], block_ids, overwrite=False)
         if scheduler_output.new_block_ids_to_zero:
             assert runner.kv_block_zeroer is not None
             runner.kv_block_zeroer.zero_block_ids(

@@ -41,9 +41,14 @@ class Plan:
     any_prefilling: bool
 
 
-class FusedPlanner:
-    """Plans a step in one call of ours.
+AS_IN_STATE = -1
+"""For the computed tokens of a request that is new: its state has them."""
 
+
+class FusedPlanner:
+    """Plans a step in one call of ours, from the state before the scheduler's news.
+
+    It also takes over what the scheduler says is computed of running requests.
     Its buffers hold one step: a plan is good until the next one is made.
     """
 
@@ -51,7 +56,7 @@ class FusedPlanner:
         n = states.max_num_reqs
         self.row_of = states.req_id_to_index.__getitem__
         self.packed = packed
-        self._inputs = torch.zeros(3, n, dtype=torch.int32)
+        self._inputs = torch.zeros(4, n, dtype=torch.int32)
         self._order = torch.zeros(n, dtype=torch.int32)
         self._summary = torch.zeros(4, dtype=torch.int32)
         self._batch = torch.zeros(6, n, dtype=torch.int32)
@@ -84,6 +89,13 @@ class FusedPlanner:
         if drafts:
             lengths = map(len, map(drafts.get, counts, repeat(())))
             inputs[2, :n] = np.fromiter(lengths, np.int32, n)
+        running = output.scheduled_cached_reqs
+        computed_of = dict(
+            zip(running.req_ids, running.num_computed_tokens, strict=True)
+        )
+        inputs[3, :n] = np.fromiter(
+            map(computed_of.get, counts, repeat(AS_IN_STATE)), np.int32, n
+        )
         host, (idx_mapping, cu_num_logits, query_start_loc, _) = self.packed.next_host()
         self._call(
             self._inputs,

@@ -23,6 +23,7 @@ class Options:
     drafts: str
     groups: str
     vocabulary: str
+    hidden: str
     sampling: str
     turnover: int
     columns: list[str]
@@ -49,8 +50,9 @@ def bench_step(console: Console, options: Options) -> bool:
     drafts = parse_sizes("--drafts", options.drafts, least=0)
     groups = parse_sizes("--groups", options.groups)
     (vocabulary, *others) = parse_sizes("--vocabulary", options.vocabulary, least=64)
-    if others:
-        raise ValueError("--vocabulary must be one size.")
+    (hidden, *more) = parse_sizes("--hidden", options.hidden, least=8)
+    if others or more:
+        raise ValueError(f"--{'vocabulary' if others else 'hidden'} must be one size.")
     for name, sizes, most in (
         ("--drafts", drafts, MOST_DRAFTS),
         ("--groups", groups, MOST_GROUPS),
@@ -70,7 +72,7 @@ def bench_step(console: Console, options: Options) -> bool:
         raise ValueError(f"--model must be xpu, but is {options.model!r}.")
     if options.costs and options.model is None:
         raise ValueError("--cost is for an estimate: give --model xpu, too.")
-    return _run(console, options, requests, drafts, groups, vocabulary)
+    return _run(console, options, requests, drafts, groups, (vocabulary, hidden))
 
 
 def _run(
@@ -79,7 +81,7 @@ def _run(
     requests: list[int],
     drafts: list[int],
     groups: list[int],
-    vocabulary: int,
+    widths: tuple[int, int],
 ) -> bool:
     # Read when vllm is imported: what each runner logs would bury the tables.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -103,9 +105,7 @@ def _run(
     columns = choose_columns(options.columns, options.sampling)
     costs = set_costs(options.costs) if options.model is not None else None
     torch.set_num_threads(options.threads)
-    shapes = [
-        Shape(r, d, g, vocabulary) for d in drafts for g in groups for r in requests
-    ]
+    shapes = [Shape(r, d, g, *widths) for d in drafts for g in groups for r in requests]
     rows: list[Row] = []
     complete = True
     with console.status("") as status:

@@ -23,6 +23,8 @@ from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 LOAD_FORMAT = "vllm_kunlun_null"
+HIDDEN = 8
+"""Width of the hidden states if no other is asked for; a wider draft projects them."""
 WANTED = 1
 UNWANTED = 2
 BLOCK_SIZE = 16
@@ -178,6 +180,10 @@ class NullDraft(nn.Module):
         columns = [WANTED] * wanted + [UNWANTED] * (drafts - wanted)
         self.hidden_states = torch.zeros(tokens, hidden)
         self.logits = rows_that_want(columns, requests, vocabulary)
+        self.combine: torch.Tensor | None = None
+        if hidden > HIDDEN:
+            self.combine = torch.zeros(hidden, hidden)
+            self.keys_and_values = torch.zeros(2 * hidden, hidden)
         self.embedded = torch.zeros(requests, 1)
         self.bias = torch.zeros(requests, vocabulary)
 
@@ -187,10 +193,16 @@ class NullDraft(nn.Module):
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return a hidden state for each row."""
+        if self.combine is not None:
+            return nn.functional.linear(hidden_states, self.combine)
         return self.hidden_states[: hidden_states.shape[0]]
 
-    def precompute_and_store_context_kv(self, *arguments: Any) -> None:
-        """Store nothing."""
+    def precompute_and_store_context_kv(
+        self, hidden_states: torch.Tensor, *arguments: Any
+    ) -> None:
+        """Project to keys and values of a layer, where it is wide; store nothing."""
+        if self.combine is not None:
+            nn.functional.linear(hidden_states, self.keys_and_values)
 
     def forward(self, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
         """Return a hidden state for each of `input_ids`."""

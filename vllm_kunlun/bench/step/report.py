@@ -10,10 +10,11 @@ from rich.table import Table
 
 from vllm_kunlun.bench.output import environment, markdown, number
 from vllm_kunlun.bench.step.run import Row
-from vllm_kunlun.bench.step.stopwatch import DRAFT, STAGES
+from vllm_kunlun.bench.step.stopwatch import CONTEXT, DRAFT, STAGES
 from vllm_kunlun.bench.step.xpu_model import Costs, estimate
 
-TIMES = ("column", "control, µs", "off / this", "torch / this", *STAGES, DRAFT)
+OTHERS = (DRAFT, CONTEXT)
+TIMES = ("column", "control, µs", "off / this", "torch / this", *STAGES, *OTHERS)
 COUNTS = (
     "column",
     "launches",
@@ -92,7 +93,7 @@ def by_shape(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in rows:
         shape = (
             f"{row.requests} requests, {row.drafts} drafts, KV groups: {row.groups}, "
-            f"vocabulary of {row.vocabulary}, {row.sampling}"
+            f"vocabulary of {row.vocabulary}, width of {row.hidden}, {row.sampling}"
         )
         found.setdefault(shape, []).append(row)
     return found
@@ -101,7 +102,7 @@ def by_shape(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def times(row: Row) -> tuple[str, ...]:
     """Return a row's cells under `TIMES`."""
     figures = (row.total, row.off_over_this, row.torch_over_this)
-    stages = (row.stages[stage] for stage in (*STAGES, DRAFT))
+    stages = (row.stages[stage] for stage in (*STAGES, *OTHERS))
     return (row.column, *map(number, figures), *map(number, stages))
 
 

@@ -22,6 +22,7 @@ from vllm_kunlun.bench.step.columns import (
 from vllm_kunlun.bench.step.count import Counts, Recorder
 from vllm_kunlun.bench.step.runner import Shape, make_config, make_runner, one_process
 from vllm_kunlun.bench.step.stopwatch import (
+    CONTEXT,
     DRAFT,
     MODEL,
     STAGES,
@@ -47,6 +48,7 @@ class Row:
     drafts: int
     groups: int
     vocabulary: int
+    hidden: int
     sampling: str
     total: float | None = None
     """The control plane: all stages but the models and the draft steps."""
@@ -138,6 +140,7 @@ def measure(
             shape.drafts,
             shape.groups,
             shape.vocabulary,
+            shape.hidden,
             sampling,
         )
         for c in columns
@@ -169,7 +172,7 @@ def measure(
         row.torch_over_this = ratio(totals.get("torch"), mine)
         row.stages = {
             stage: statistics.median(t[stage] for t in lane.times) * 1e6
-            for stage in (*STAGES, DRAFT)
+            for stage in (*STAGES, DRAFT, CONTEXT)
         }
         row.counts = {s: c for s, c in lane.counts.items() if s != MODEL}
         row.steps = len(mine)

@@ -21,9 +21,13 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheT
 from vllm.v1.worker.cpu.model_runner import CPUModelRunner
 from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
 
-from vllm_kunlun.bench.step.null_model import LOAD_FORMAT, NullLayer, cache_spec
+from vllm_kunlun.bench.step.null_model import (
+    HIDDEN,
+    LOAD_FORMAT,
+    NullLayer,
+    cache_spec,
+)
 
-HIDDEN = 8
 MAX_MODEL_LEN = 4096
 
 
@@ -35,6 +39,7 @@ class Shape:
     drafts: int
     groups: int = 1
     vocabulary: int = 128
+    hidden: int = HIDDEN
 
 
 @contextmanager
@@ -125,8 +130,8 @@ def _target_config(shape: Shape) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "hidden_size": HIDDEN,
-        "intermediate_size": HIDDEN,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.hidden,
         "num_hidden_layers": 4,
         "num_attention_heads": 1,
         "num_key_value_heads": 1,
@@ -140,7 +145,7 @@ def _draft_config(shape: Shape) -> dict[str, Any]:
     return _target_config(shape) | {
         "architectures": ["Qwen3DSparkModel"],
         "model_type": "qwen3",
-        "head_dim": HIDDEN,
+        "head_dim": shape.hidden,
         "num_hidden_layers": 1,
         "block_size": shape.drafts,
         "mask_token_id": 0,

@@ -20,6 +20,8 @@ STAGES = (
 """The control plane."""
 DRAFT = "draft steps"
 """Reading and choosing from the draft head's logits, one position after the other."""
+CONTEXT = "draft context"
+"""Projecting the target's hidden states to the draft's keys and values, if wide."""
 MODEL = "model"
 """What the null models do; it counts for nothing."""
 
@@ -44,14 +46,13 @@ _SPECULATOR = {"propose": "propose inputs", "_generate_draft": DRAFT}
 _TARGET = ("forward", "compute_logits")
 _DRAFT_MODEL = (
     "forward",
-    "combine_hidden_states",
     "compute_draft_logits",
     "compute_logits",
     "map_draft_to_target",
     "markov_bias",
     "markov_embed",
-    "precompute_and_store_context_kv",
 )
+_DRAFT_CONTEXT = ("combine_hidden_states", "precompute_and_store_context_kv")
 
 
 class Stopwatch:
@@ -75,7 +76,7 @@ class Stopwatch:
 
     def start(self) -> None:
         """Forget what was measured and begin a step."""
-        self.seconds = dict.fromkeys((*STAGES, DRAFT, MODEL), 0.0)
+        self.seconds = dict.fromkeys((*STAGES, DRAFT, CONTEXT, MODEL), 0.0)
         self.stage = "rest"
         self._since = self.clock()
 
@@ -124,6 +125,8 @@ class Stopwatch:
         draft = getattr(runner.speculator, "model", None)
         for name in _DRAFT_MODEL:
             self.wrap(draft, name, MODEL)
+        for name in _DRAFT_CONTEXT:
+            self.wrap(draft, name, CONTEXT)
 
 
 @cache
