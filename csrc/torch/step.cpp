@@ -26,13 +26,13 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
   check.in_range("num_reqs", num_reqs, 0, most + 1);
   check.in_range("num_reqs_padded", num_reqs_padded, num_reqs, most + 1);
   check.in_range("num_new_sampled", num_new_sampled, 0, 2);
-  const int32_t* const in = check.rows<const int32_t>("inputs", inputs, most, 4);
+  const int32_t* const in = check.flat<const int32_t>("inputs", inputs, 4 * num_reqs);
   int32_t* const out = check.rows<int32_t>("batch", batch, most, 6);
   const PlanStep args{
       in,
-      in + most,
-      has_drafts ? in + 2 * most : nullptr,
-      in + 3 * most,
+      in + num_reqs,
+      has_drafts ? in + 2 * num_reqs : nullptr,
+      in + 3 * num_reqs,
       check.flat<const int32_t>("prefill_len", prefill_len, most),
       check.flat<int32_t>("computed_prefill", computed_prefill, most),
       check.flat<int32_t>("num_computed_tokens", num_computed_tokens, most),
@@ -56,7 +56,7 @@ void plan_step(const Tensor& inputs, bool has_drafts, const Tensor& prefill_len,
   if (checks_indices()) {
     for (int64_t i = 0; i < num_reqs; ++i) {
       check.index("inputs", i, args.rows[i], 0, most);
-      check.index("inputs", most + i, args.num_tokens[i], 0, INT32_MAX);
+      check.index("inputs", num_reqs + i, args.num_tokens[i], 0, INT32_MAX);
     }
   }
   host::plan_step(args);

@@ -4,6 +4,7 @@
 Upstream's, but for the parts of a drafting step whose switch is on.
 """
 
+import inspect
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ logger = init_logger(f"vllm.{__name__}")
 
 class FusedDSparkSpeculator(DSparkSpeculator):
     """Drafts as upstream's does, in fewer launches and without rejected rows."""
+
+    # Without the decorators that enter inference mode: the runner's step is in it.
+    propose = inspect.unwrap(DSparkSpeculator.propose)
+    _run_model = inspect.unwrap(DSparkSpeculator._run_model)
 
     def __init__(
         self, vllm_config: "VllmConfig", device: torch.device, switches: Switches
