@@ -36,7 +36,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
     """Drafts as upstream's does, in fewer launches and without rejected rows."""
 
     # Without the decorators that enter inference mode: the runner's step is in it.
-    propose = inspect.unwrap(DSparkSpeculator.propose)
+    _propose = inspect.unwrap(DSparkSpeculator.propose)
     _run_model = inspect.unwrap(DSparkSpeculator._run_model)
 
     def __init__(
@@ -54,6 +54,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         self._switch(switches)
         self.stores_drafts = False
         self._state_drafts: torch.Tensor | None = None
+        self._table: torch.Tensor | None = None
         self._markov: MarkovArgmax | None = None
         self._views: DraftViews | None = None
         config = vllm_config.speculative_config
@@ -160,6 +161,15 @@ class FusedDSparkSpeculator(DSparkSpeculator):
             self._kept_slots = torch.empty_like(self._context_slot_mappings)
         caches = self._switches.draft_cache and self.draft_attn_layer_names
         self._views = DraftViews(self) if caches else None
+
+    def propose(
+        self, *args: Any, dummy_run: bool = False, **kwargs: Any
+    ) -> torch.Tensor:
+        """Draft for the batch; see `DFlashSpeculator`."""
+        # The rows of a dummy's requests may be those of real ones.
+        self._table = None if dummy_run else self._state_drafts
+        drafts: torch.Tensor = self._propose(*args, dummy_run=dummy_run, **kwargs)
+        return drafts
 
     def prepare_draft_inputs(
         self,
@@ -292,10 +302,10 @@ class FusedDSparkSpeculator(DSparkSpeculator):
                 logits.view(num_reqs, self.num_speculative_steps, logits.shape[-1]),
                 self.input_buffers.input_ids,
                 self.num_query_per_req,
-                self._state_drafts,
+                self._table,
                 self.idx_mapping,
             )
-            self.stores_drafts = self._state_drafts is not None
+            self.stores_drafts = self._table is not None
         if self._confidence_threshold > 0:
             self._count_likely(num_reqs, self._sampled_rows(num_reqs, head_hidden))
 
