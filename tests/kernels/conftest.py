@@ -6,22 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import profiles
+
 # Valid launches must pass the index checks too.
 os.environ["VLLM_KUNLUN_CHECK"] = "1"
 
-settings.register_profile(
-    "ci",
-    max_examples=200,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.register_profile("brief", settings.get_profile("ci"), max_examples=20)
-settings.register_profile("more", settings.get_profile("ci"), max_examples=5000)
-settings.load_profile(os.environ.get("VLLM_KUNLUN_TEST_PROFILE", "ci"))
+profiles.load({"ci": 200, "brief": 20, "more": 5000})
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,18 +5,11 @@ import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "kernels")]
+import profiles
+
 os.environ["VLLM_KUNLUN_CHECK"] = "1"
 
-settings.register_profile(
-    "ci",
-    max_examples=15,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.register_profile("more", settings.get_profile("ci"), max_examples=300)
-settings.load_profile(os.environ.get("VLLM_KUNLUN_TEST_PROFILE", "ci"))
+profiles.load({"ci": 15, "brief": 5, "more": 300})
