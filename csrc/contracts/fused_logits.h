@@ -15,8 +15,8 @@ namespace vllm_kunlun {
 //
 // Row r of `out` becomes row r of `logits` as f32, then what the single kernels make of
 // it, to the bit, in the order of the fields below. A field that is null is left out.
-// Nothing is read from memory twice, but for what min_p may have to look at again: what
-// lies below its threshold is known only at a row's end.
+// Nothing is read from memory twice but for min_p's sake: what lies below its threshold
+// is known only at a row's end.
 //
 // Of the contracts inside only the tables of state rows are used: logits, rows, places
 // and positions are those of this one. A request's rows are the last ones of its input:

@@ -65,7 +65,7 @@ struct PrepareStep {
 };
 
 // Staged writes to the block tables, then the batch's rows of them, then the slots of
-// all tokens, for all KV-cache groups.
+// all tokens, for all KV-cache groups. A write stays in its row.
 //
 // A row of the batch's table that showed the same request in the last step keeps the
 // blocks it has, and only new ones are copied: kept_req and kept_blocks say what each

@@ -87,9 +87,9 @@ def test_fault() -> None:
     assert count([0, 1]) == [1, 1, 0, 0]
 
 
-def test_every_op_has_one_or_the_other() -> None:
-    """The two lists leave no op out."""
+def test_ops_with_a_kernel() -> None:
+    """Every op has a kernel for the XPU, but for one."""
     on_xpu, on_host = backend.xpu_kernels(), backend.without_xpu_kernel()
-    assert not on_xpu & on_host
-    assert on_xpu | on_host >= set(KERNELS.values())
+    assert on_host == {"plan_step"}  # it works on host memory
+    assert on_xpu >= set(KERNELS.values())
     assert len(on_xpu) > 40

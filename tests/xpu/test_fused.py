@@ -28,6 +28,7 @@ from test_fused_verify import (
     test_verify_greedy_takes_the_lowest_of_equal_logits,
 )
 from test_markov import (
+    test_drafts_by_row,
     test_drawn_weights,
     test_many_blocks_on_threads,
     test_markov_argmax,
