@@ -42,30 +42,31 @@ inline int64_t length_class(int64_t match_len) {
 // Grid (num_reqs).
 //
 // Looks for the longest suffix of the request's tokens, of min_len to max_len tokens,
-// that occurs earlier (ending before T - 1), at its most recent occurrence; the drafts
-// are the tokens that followed there. Where they reach T they go on with the drafts
+// that occurs earlier (ending before T - 1). Of its first and its last occurrence it
+// takes the one before which more tokens agree with the request's end, counted with the
+// suffix up to kLongestMatch or max_len; the first one on a tie. The drafts are the
+// tokens that followed there. Where they reach T they go on with the drafts
 // themselves, so that a loop of any period gives num_steps drafts.
 //
-// Written, of the request's row: match_len, on how many tokens the end of the request
-// and that occurrence agree, counted up to kLongestMatch or max_len, or 0; num_drafts,
-// how many drafts there are: 0 without a match, else num_steps, but never a draft at or
-// after max_model_len - 1, which could not be followed by a token; draft_tokens, those,
-// then 0 up to num_steps; without drafts the old ones stay.
+// Written, of the request's row: match_len, that count, or 0 without a match;
+// num_drafts, how many drafts there are: 0 without a match, else num_steps, but never a
+// draft at or after max_model_len - 1, which could not be followed by a token;
+// draft_tokens, those, then 0 up to num_steps; without drafts the old ones stay.
 //
 // index and indexed_len keep the request's n-grams from step to step. For each length
-// there is an open-addressing hash table with linear probing: an entry is the position
-// of the last token of an n-gram's most recent occurrence, or -1; the tokens there are
-// its key. indexed_len counts the positions that have been entered: 0 .. T - 2 after a
-// launch, each once, so that a new token costs a constant, however long the request is.
-// index_size > max_model_len, so that there always is a -1. Null: all tokens are
-// searched backwards each time; the drafts are the same.
+// there is an open-addressing hash table with linear probing: an entry is the positions
+// of the last token of an n-gram's first and of its last occurrence, or -1 twice; the
+// tokens there are its key. indexed_len counts the positions that have been entered: 0
+// .. T - 2 after a launch, each once, so that a new token costs a constant, however
+// long the request is. index_size > max_model_len, so that there always is a -1. Null:
+// all tokens are searched each time; the drafts are the same.
 struct NgramDraft {
   SampledStep step;
   int64_t* draft_tokens;  // [max_num_reqs, num_steps]
   int64_t draft_tokens_stride;
   int32_t* num_drafts;   // [max_num_reqs]
   int32_t* match_len;    // [max_num_reqs]
-  int32_t* index;        // [max_num_reqs, max_len - min_len + 1, index_size] or null
+  int32_t* index;        // [max_num_reqs, max_len - min_len + 1, index_size, 2] or null
   int32_t* indexed_len;  // [max_num_reqs], null where index is
   int64_t index_size;
   int64_t min_len;
@@ -89,11 +90,14 @@ struct NgramDraft {
 //
 // Deciding. A draft is right after those before it with the chance
 //   (accepted + pool_weight * a) / (tried + pool_weight),  a = pool accepted / tried;
-// chance, the product up to a place, is that it is accepted. With B requests, v the
-// verify_cost (what one more token costs in units of a step's fixed cost) and the set S
-// of drafts verified, the next step gives E = B + sum of chances in S tokens for
-// 1 + v * R, R = B + |S|. E / (1 + v * R) is largest for S = {chance > x} at the fixed
-// point x = v * E / (1 + v * R), found by iteration from S = {} (Dinkelbach).
+// chance, the product up to a place, is that it is accepted. A step of R rows takes
+//   t(R) = 1 + v * max(0, R - free_rows),  v = verify_cost:
+// up to free_rows it waits for the weights, then each row adds its share. With B
+// requests and the set S of drafts verified, R = B + |S|, the next step gives
+// E = B + sum of chances in S tokens. E / t(R) is largest for S = {chance > x} at the
+// fixed point x = v * E / t(R), found by iteration from S = {} (Dinkelbach). Where that
+// leaves rows free they are filled, one by one, with the draft that has the largest
+// chance of those that are a request's next, if it has any; the first request on a tie.
 // Written: num_drafts, trials, tried, accepted, chance.
 struct AdaptDraftLength {
   SampledStep step;
@@ -111,6 +115,7 @@ struct AdaptDraftLength {
   float pool_decay;
   float pool_weight;
   float verify_cost;
+  int64_t free_rows;
 };
 
 }  // namespace vllm_kunlun

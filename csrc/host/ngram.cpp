@@ -14,9 +14,17 @@ bool begins(const SampledStep& s, int64_t i) {
   return s.seq_lens[i] - query_len < s.prefill_len[s.idx_mapping[i]];
 }
 
+// The longest suffix that occurred before: where its occurrences end.
 struct Match {
   int64_t len = 0;
-  int64_t end = -1;  // position of its last token
+  int64_t first = -1;
+  int64_t last = -1;
+};
+
+// An n-gram's entry of the index.
+struct Occurrences {
+  int32_t first;
+  int32_t last;
 };
 
 uint32_t mix(uint32_t hash) {
@@ -31,23 +39,27 @@ class MatchIndex {
   MatchIndex(const NgramDraft& a, int64_t req, const int32_t* tokens)
       : a_(a),
         tokens_(tokens),
-        tables_(a.index + req * (a.max_len - a.min_len + 1) * a.index_size) {}
+        tables_(reinterpret_cast<Occurrences*>(a.index) +
+                req * (a.max_len - a.min_len + 1) * a.index_size) {}
 
   void clear() {
-    std::fill_n(tables_, (a_.max_len - a_.min_len + 1) * a_.index_size, -1);
+    std::fill_n(tables_, (a_.max_len - a_.min_len + 1) * a_.index_size,
+                Occurrences{-1, -1});
   }
 
   void enter(int64_t end) {
     for_each_length(end, [&](int64_t len, uint32_t hash) {
-      *find(end, len, hash) = static_cast<int32_t>(end);
+      Occurrences* entry = find(end, len, hash);
+      entry->last = static_cast<int32_t>(end);
+      if (entry->first < 0) entry->first = entry->last;
     });
   }
 
   Match longest(int64_t end) const {
     Match match;
     for_each_length(end, [&](int64_t len, uint32_t hash) {
-      const int32_t at = *find(end, len, hash);
-      if (at >= 0) match = {len, at};
+      const Occurrences* entry = find(end, len, hash);
+      if (entry->last >= 0) match = {len, entry->first, entry->last};
     });
     return match;
   }
@@ -64,13 +76,13 @@ class MatchIndex {
   }
 
   // The entry of the n-gram, or the free one where it belongs.
-  int32_t* find(int64_t end, int64_t len, uint32_t hash) const {
-    int32_t* table = tables_ + (len - a_.min_len) * a_.index_size;
+  Occurrences* find(int64_t end, int64_t len, uint32_t hash) const {
+    Occurrences* table = tables_ + (len - a_.min_len) * a_.index_size;
     const auto size = static_cast<uint64_t>(a_.index_size);
     auto at = static_cast<int64_t>((hash * size) >> 32);
     const int32_t* last = tokens_ + end + 1;
-    while (table[at] >= 0 &&
-           !std::equal(last - len, last, tokens_ + table[at] + 1 - len)) {
+    while (table[at].last >= 0 &&
+           !std::equal(last - len, last, tokens_ + table[at].last + 1 - len)) {
       if (++at == a_.index_size) at = 0;
     }
     return table + at;
@@ -78,25 +90,25 @@ class MatchIndex {
 
   const NgramDraft& a_;
   const int32_t* tokens_;
-  int32_t* tables_;
+  Occurrences* tables_;
 };
 
 Match search(const NgramDraft& a, const int32_t* tokens, int64_t end) {
   Match match;
-  for (int64_t at = end - 1; at >= a.min_len - 1 && match.len < a.max_len; --at) {
+  for (int64_t at = end - 1; at >= a.min_len - 1; --at) {
     const int64_t limit = std::min(a.max_len, at + 1);
     int64_t len = 0;
     while (len < limit && tokens[at - len] == tokens[end - len]) ++len;
-    if (len >= a.min_len && len > match.len) match = {len, at};
+    if (len < a.min_len || len < match.len) continue;
+    if (len > match.len) match = {len, at, at};
+    match.first = at;
   }
   return match;
 }
 
-// On how many tokens the end of a request and a match agree.
-int64_t follow_back(const Match& match, const int32_t* tokens, int64_t end) {
-  int64_t len = match.len;
-  while (len < kLongestMatch && len <= match.end &&
-         tokens[match.end - len] == tokens[end - len]) {
+// On how many tokens the end of a request and an occurrence of its suffix agree.
+int64_t follow_back(int64_t len, int64_t at, const int32_t* tokens, int64_t end) {
+  while (len < kLongestMatch && len <= at && tokens[at - len] == tokens[end - len]) {
     ++len;
   }
   return len;
@@ -146,25 +158,48 @@ void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
   std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, len, draft);
 }
 
+// The time of a step, in units of one whose rows are all free.
+double step_time(const AdaptDraftLength& a, int64_t rows) {
+  const int64_t paid = std::max<int64_t>(rows - a.free_rows, 0);
+  return 1 + static_cast<double>(a.verify_cost) * static_cast<double>(paid);
+}
+
 // The chance above which a draft is worth its verification.
 double least_chance(const AdaptDraftLength& a, int64_t decoding) {
   const double v = a.verify_cost;
-  double limit = v * decoding / (1 + v * decoding);
+  double limit = v * static_cast<double>(decoding) / step_time(a, decoding);
   // Each round raises the limit; a handful reaches the fixed point.
   for (int round = 0; round < 16; ++round) {
-    double tokens = decoding;
-    double rows = decoding;
+    auto tokens = static_cast<double>(decoding);
+    int64_t rows = decoding;
     for (int64_t at = 0; at < a.step.num_reqs * a.num_steps; ++at) {
       if (a.chance[at] > limit) {
         tokens += a.chance[at];
         ++rows;
       }
     }
-    const double next = v * tokens / (1 + v * rows);
+    const double next = v * tokens / step_time(a, rows);
     if (next <= limit) break;
     limit = next;
   }
   return limit;
+}
+
+// Gives each of `rows` to the draft with the largest chance among the requests' next
+// ones. Chances are 0 where there is no draft.
+void fill(const AdaptDraftLength& a, int64_t rows) {
+  for (; rows > 0; --rows) {
+    float best = 0;
+    int32_t* num_drafts = nullptr;
+    for (int64_t i = 0; i < a.step.num_reqs; ++i) {
+      int32_t& n = a.num_drafts[a.step.idx_mapping[i]];
+      if (n == a.num_steps || a.chance[i * a.num_steps + n] <= best) continue;
+      best = a.chance[i * a.num_steps + n];
+      num_drafts = &n;
+    }
+    if (num_drafts == nullptr) return;
+    ++*num_drafts;
+  }
 }
 
 }  // namespace
@@ -193,13 +228,18 @@ void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end) {
     }
     const int64_t num_drafts = std::min(a.num_steps, a.max_model_len - total - 1);
     if (match.len == 0 || num_drafts <= 0) continue;
+    // The first occurrence is mostly the text itself, the last one a copy that went
+    // elsewhere already: it has to have more in its favour.
+    const int64_t len_first = follow_back(match.len, match.first, tokens, total - 1);
+    const int64_t len_last = follow_back(match.len, match.last, tokens, total - 1);
+    const int64_t source = len_last > len_first ? match.last : match.first;
     int64_t* drafts = a.draft_tokens + req * a.draft_tokens_stride;
     for (int64_t k = 0; k < num_drafts; ++k) {
-      const int64_t at = match.end + 1 + k;
+      const int64_t at = source + 1 + k;
       drafts[k] = at < total ? tokens[at] : drafts[at - total];
     }
     std::fill(drafts + num_drafts, drafts + a.num_steps, 0);
-    a.match_len[req] = static_cast<int32_t>(follow_back(match, tokens, total - 1));
+    a.match_len[req] = static_cast<int32_t>(std::max(len_first, len_last));
     a.num_drafts[req] = static_cast<int32_t>(num_drafts);
   }
 }
@@ -221,13 +261,16 @@ void adapt_draft_length(const AdaptDraftLength& a) {
     }
   }
   const double limit = least_chance(a, decoding);
+  int64_t rows = decoding;
   for (int64_t i = 0; i < a.step.num_reqs; ++i) {
     const float* chance = a.chance + i * a.num_steps;
     int32_t& num_drafts = a.num_drafts[a.step.idx_mapping[i]];
     const auto above = [&](float c) { return c > limit; };
     num_drafts = static_cast<int32_t>(
         std::find_if_not(chance, chance + num_drafts, above) - chance);
+    rows += num_drafts;
   }
+  fill(a, a.free_rows - rows);
 }
 
 }  // namespace vllm_kunlun::host

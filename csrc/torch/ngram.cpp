@@ -60,8 +60,11 @@ void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
   check.in_range("max_len", max_len, min_len, kMaxLen + 1);
   check.columns("all_token_ids", all_token_ids, max_model_len);
   const int64_t num_lens = max_len - min_len + 1;
-  const int64_t index_size = index ? index->size(-1) : 0;
-  if (index) check.columns("index", *index, max_model_len + 1);
+  if (index && index->dim() != 4) {
+    check.fail("index", "of 4 dimensions", "of " + std::to_string(index->dim()));
+  }
+  const int64_t index_size = index ? index->size(2) : 0;
+  if (index) check.at_least("index.size(2)", index_size, max_model_len + 1);
   const NgramDraft args{
       sampled_step(check, idx_mapping, query_start_loc, seq_lens, prefill_len,
                    num_sampled, all_token_ids, total_len, max_num_reqs),
@@ -69,7 +72,7 @@ void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
       num_steps,
       check.flat<int32_t>("num_drafts", num_drafts, max_num_reqs),
       check.flat<int32_t>("match_len", match_len, max_num_reqs),
-      check.flat<int32_t>("index", index, max_num_reqs * num_lens * index_size),
+      check.flat<int32_t>("index", index, max_num_reqs * num_lens * index_size * 2),
       check.flat<int32_t>("indexed_len", indexed_len, index ? max_num_reqs : 0),
       index_size,
       min_len,
@@ -96,7 +99,7 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
                         const Tensor& prefill_len, const Tensor& num_sampled,
                         const Tensor& all_token_ids, const Tensor& total_len,
                         double decay, double pool_decay, double pool_weight,
-                        double verify_cost) {
+                        double verify_cost, int64_t free_rows) {
   const OpCheck check("adapt_draft_length", num_drafts);
   check.columns("draft_tokens", draft_tokens, 1);
   const int64_t max_num_reqs = draft_tokens.size(0);
@@ -118,7 +121,8 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
       static_cast<float>(decay),
       static_cast<float>(pool_decay),
       static_cast<float>(pool_weight),
-      static_cast<float>(verify_cost)};
+      static_cast<float>(verify_cost),
+      free_rows};
   if (checks_indices()) {
     check_indices(check, args.step, max_num_reqs, all_token_ids.size(1));
     for (int64_t i = 0; i < args.step.num_reqs; ++i) {
@@ -151,7 +155,7 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "Tensor query_start_loc, Tensor seq_lens, Tensor prefill_len, "
       "Tensor num_sampled, Tensor all_token_ids, Tensor total_len, "
       "float decay, float pool_decay, float pool_weight, "
-      "float verify_cost) -> ()");
+      "float verify_cost, int free_rows) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {

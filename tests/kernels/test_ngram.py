@@ -23,6 +23,7 @@ PARAMETERS: dict[str, float] = {
     "pool_weight": 2.0,
     "verify_cost": 0.03,
 }
+FREE_ROWS = 4
 
 
 def as_int(values: Sequence[int]) -> torch.Tensor:
@@ -30,14 +31,27 @@ def as_int(values: Sequence[int]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
-def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int]:
-    """Return the longest suffix' length and where its last occurrence ends, or 0, 0."""
+def suffix_ends(tokens: Sequence[int], low: int, high: int) -> tuple[int, list[int]]:
+    """Return the longest suffix' length and the ends of its earlier occurrences."""
     for length in range(min(high, len(tokens)), low - 1, -1):
         suffix = tokens[-length:]
-        for end in range(len(tokens) - 1, length - 1, -1):
-            if tokens[end - length : end] == suffix:
-                return length, end
-    return 0, 0
+        ends = [
+            end
+            for end in range(length, len(tokens))
+            if tokens[end - length : end] == suffix
+        ]
+        if ends:
+            return length, ends
+    return 0, []
+
+
+def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int]:
+    """Return how far a match goes back, and where it ends, or 0, 0."""
+    _, ends = suffix_ends(tokens, low, high)
+    if not ends:
+        return 0, 0
+    far = [agreement(tokens, end, high) for end in (ends[0], ends[-1])]
+    return max(far), ends[0] if far[0] >= far[1] else ends[-1]
 
 
 def agreement(tokens: Sequence[int], end: int, high: int) -> int:
@@ -81,8 +95,9 @@ class Machine:
 
     def __init__(
         self, *, slots: int = 3, steps: int = 3, low: int = 1, high: int = 3,
-        max_model_len: int = 24, indexed: bool = True,
+        max_model_len: int = 24, indexed: bool = True, free_rows: int = FREE_ROWS,
     ) -> None:  # fmt: skip
+        self.free_rows = free_rows
         self.low, self.high, self.steps = low, high, steps
         self.max_model_len, self.indexed = max_model_len, indexed
         lens = high - low + 1
@@ -92,7 +107,7 @@ class Machine:
         self.match_len = a.tensor("match_len", torch.full((slots,), 99))
         # Whatever was there before: a request's begin clears it.
         size = max_model_len + 1
-        self.index = a.tensor("index", torch.full((slots, lens, size), 7))
+        self.index = a.tensor("index", torch.full((slots, lens, size, 2), 7))
         self.indexed_len = a.tensor("indexed_len", torch.full((slots,), 5))
         self.tokens = a.tensor("tokens", torch.full((slots, max_model_len), -9))
         self.total_len = a.tensor("total_len", torch.zeros(slots))
@@ -149,6 +164,7 @@ class Machine:
         OPS.adapt_draft_length(
             self.num_drafts, self.trials, self.tried, self.accepted, self.chance,
             self.draft_tokens, self.match_len, *step, *PARAMETERS.values(),
+            self.free_rows,
         )  # fmt: skip
 
     def expect(self, slots: list[int], sampled: list[int], begins: list[bool]) -> None:
@@ -164,7 +180,6 @@ class Machine:
                 continue
             room = max(0, self.max_model_len - len(state.tokens) - 1)
             match, end = suffix_match(state.tokens, self.low, self.high)
-            match = agreement(state.tokens, end, self.high) if match else 0
             state.match = match if room else 0
             count = min(room, self.steps) if match else 0
             state.drafts = continuation(state.tokens, end, count)
@@ -173,11 +188,8 @@ class Machine:
             assert self.draft_tokens[slot, :count].tolist() == state.drafts
             self.learn(slot, begun)
             chances[slot] = self.chances(slot)
-        limit = least_chance(chances)
-        for slot, chance in chances.items():
-            worth = [c > limit for c in chance]
-            length = worth.index(False) if False in worth else len(worth)
-            assert self.num_drafts[slot] == length
+        lengths = best_lengths(chances, self.free_rows)
+        assert {slot: self.num_drafts[slot] for slot in lengths} == lengths
         np.testing.assert_array_equal(self.tried.numpy(), self.np_tried)
         np.testing.assert_array_equal(self.accepted.numpy(), self.np_accepted)
 
@@ -214,16 +226,25 @@ class Machine:
         return result
 
 
-def least_chance(chances: dict[int, list[float]]) -> float:
-    """Return the limit that gives the most tokens for a step's cost, by trying all."""
-    v = PARAMETERS["verify_cost"]
-    every = sorted((c for chance in chances.values() for c in chance), reverse=True)
-    best = v * len(chances) / (1 + v * len(chances))
-    tokens = rows = float(len(chances))
-    for chance in every:
-        tokens, rows = tokens + chance, rows + 1
-        best = max(best, v * tokens / (1 + v * rows))
-    return best
+def best_lengths(chances: dict[int, list[float]], free_rows: int) -> dict[int, int]:
+    """Return the lengths that give the most tokens in a step's time, by trying all.
+
+    As no draft is likelier than those before it, it is the likeliest ones that are
+    tried. Of lengths that are as good as each other it is the shortest ones.
+    """
+    cost = PARAMETERS["verify_cost"]
+    lengths = dict.fromkeys(chances, 0)
+    tokens, rows, best, kept = float(len(chances)), len(chances), 0.0, lengths
+    # Sorting is stable: of equal ones the first request's come first.
+    order = [(p, slot) for slot, chance in chances.items() for p in chance if p > 0]
+    for p, slot in [(0.0, -1), *sorted(order, key=lambda draft: -draft[0])]:
+        if slot >= 0:
+            tokens, rows = tokens + p, rows + 1
+            lengths = lengths | {slot: lengths[slot] + 1}
+        value = tokens / (1 + cost * max(0, rows - free_rows))
+        if value > best * (1 + 1e-12):
+            best, kept = value, lengths
+    return kept
 
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
@@ -262,13 +283,18 @@ def possible(machine: Machine, plan: Plan) -> Plan:
     more=st.integers(0, 2),
     steps=st.integers(1, 4),
     indexed=st.booleans(),
+    free_rows=st.integers(0, 12),
 )
-@example([{0: (True, [1, 2, 0, 1, 2], 0)}, {0: (False, [0, 1], 1)}], 1, 2, 3, True)
-@example([{0: (True, [0] * 6, 0)}, {0: (False, [0, 0, 0], 0)}] * 2, 2, 0, 4, True)
-@example([{1: (True, [], 0)}, {1: (True, [1], 0)}], 1, 0, 1, False)
-def test_drafts(plan: Plan, low: int, more: int, steps: int, indexed: bool) -> None:
+@example([{0: (True, [1, 2, 0, 1, 2], 0)}, {0: (False, [0, 1], 1)}], 1, 2, 3, True, 0)
+@example([{0: (True, [0] * 6, 0)}, {0: (False, [0, 0, 0], 0)}] * 2, 2, 0, 4, True, 8)
+@example([{1: (True, [], 0)}, {1: (True, [1], 0)}], 1, 0, 1, False, 4)
+def test_drafts(
+    plan: Plan, low: int, more: int, steps: int, indexed: bool, free_rows: int
+) -> None:
     """Whatever comes, drafts, evidence and lengths are those of plain Python."""
-    machine = Machine(low=low, high=low + more, steps=steps, indexed=indexed)
+    machine = Machine(
+        low=low, high=low + more, steps=steps, indexed=indexed, free_rows=free_rows
+    )
     guards = {n: b.clone() for n, b in machine.arena.buffers.items()}
     for outcome in possible(machine, plan):
         machine.step(outcome)
@@ -284,10 +310,10 @@ def test_drafts(plan: Plan, low: int, more: int, steps: int, indexed: bool) -> N
     k=st.integers(1, 5),
 )
 def test_upstream(tokens: list[int], low: int, more: int, k: int) -> None:
-    """Upstream's proposer drafts the same where it may choose no other occurrence.
+    """Upstream's proposer drafts the same where the first occurrence is taken.
 
-    It takes the first occurrence of the longest suffix, ours the last one; it stops at
-    the last token, ours goes on with the drafts.
+    It always is by upstream, by ours unless the last one agrees on more tokens;
+    upstream stops at the last token, ours goes on with the drafts.
     """
     from vllm.v1.spec_decode import ngram_proposer
 
@@ -298,17 +324,37 @@ def test_upstream(tokens: list[int], low: int, more: int, k: int) -> None:
     machine = Machine(slots=1, steps=k, low=low, high=high, max_model_len=64)
     machine.step({0: (True, tokens, 0)})
     ours = machine.draft_tokens[0, : machine.found[0]].tolist()
-    length, _ = suffix_match(tokens, low, high)
-    assert bool(ours) == bool(theirs)
-    ends = [
-        e for e in range(length, len(tokens))
-        if length and tokens[e - length : e] == tokens[-length:]
-    ]  # fmt: skip
-    if len(ends) == 1:
-        assert ours[: len(theirs)] == theirs
-    if theirs:
+    _, ends = suffix_ends(tokens, low, high)
+    assert bool(ours) == bool(theirs) == bool(ends)
+    if ends:
         assert theirs == tokens[ends[0] : ends[0] + k]
-        assert ours == continuation(tokens, ends[-1], k)
+        _, end = suffix_match(tokens, low, high)
+        assert ours == continuation(tokens, end, k)
+        if end == ends[0]:
+            assert ours[: len(theirs)] == theirs
+
+
+def test_which_occurrence() -> None:
+    """The first one, unless the last one follows more of the same tokens."""
+    for text, expected in (
+        ([1, 2, 3, 9, 1, 2, 4, 8, 1, 2], [3, 9, 1]),  # both agree on 1, 2 alone
+        ([7, 1, 2, 3, 5, 1, 2, 4, 6, 5, 1, 2], [4, 6, 5]),  # the last one on 5, 1, 2
+        ([5, 1, 2, 3, 7, 1, 2, 4, 6, 5, 1, 2], [3, 7, 1]),  # the first one
+    ):
+        for indexed in (True, False):
+            machine = Machine(slots=1, low=2, high=2, indexed=indexed)
+            machine.step({0: (True, text, 0)})
+            assert machine.draft_tokens[0].tolist() == expected
+
+
+def test_free_rows_are_filled() -> None:
+    """However unlikely a draft is, in a row that costs nothing it is verified."""
+    for free_rows, expected in ((0, 0), (1, 0), (3, 2), (9, 3)):
+        machine = Machine(slots=1, free_rows=free_rows)
+        machine.accepted[-1] = machine.tried[-1] * 0.01
+        machine.np_accepted[-1] = machine.accepted[-1].numpy()
+        machine.step({0: (True, [1, 2, 3, 1, 2], 0)})
+        assert machine.num_drafts.tolist() == [expected]
 
 
 def test_length_limit() -> None:
@@ -381,6 +427,7 @@ def length_arguments() -> dict[str, Any]:
         "all_token_ids": machine.tokens,
         "total_len": step["total_len"],
         **PARAMETERS,
+        "free_rows": FREE_ROWS,
     }
 
 
@@ -402,8 +449,13 @@ def test_opcheck() -> None:
         ("max_model_len", 25, "all_token_ids must be of at least 25 columns"),
         (
             "index",
-            torch.zeros(3, 3, 24, dtype=torch.int32),
-            "index must be of at least 25 columns, but is of shape",
+            torch.zeros(3, 3, 24, 2, dtype=torch.int32),
+            r"index.size\(2\) must be at least 25, but is 24",
+        ),
+        (
+            "index",
+            torch.zeros(3, 3, 50, dtype=torch.int32),
+            "index must be of 4 dimensions, but is of 3",
         ),
         ("indexed_len", None, "indexed_len must be given with index, but is None"),
         (

@@ -8,10 +8,10 @@ import torch
 
 @dataclass(frozen=True)
 class MatchIndex:
-    """Each request's n-grams by where they occurred last; `ngram_draft` fills it.
+    """Where each request's n-grams occurred; `ngram_draft` fills it.
 
     Attributes:
-        entries: [max_num_reqs, num_lens, size], int32.
+        entries: [max_num_reqs, num_lens, size, 2], int32: first and last occurrence.
         indexed_len: [max_num_reqs], int32, how many positions have been entered.
     """
 
@@ -23,7 +23,7 @@ class MatchIndex:
         max_num_reqs: int, max_model_len: int, num_lens: int, device: torch.device
     ) -> "MatchIndex":
         """Make an empty index whose tables are full to two thirds at most."""
-        shape = (max_num_reqs, num_lens, max_model_len * 3 // 2 + 1)
+        shape = (max_num_reqs, num_lens, max_model_len * 3 // 2 + 1, 2)
         return MatchIndex(
             torch.empty(shape, dtype=torch.int32, device=device),
             torch.zeros(max_num_reqs, dtype=torch.int32, device=device),

@@ -30,7 +30,7 @@ POOL_WEIGHT = 2.0
 
 
 class NgramSpeculator(BaseSpeculator):
-    """Drafts what followed the last occurrence of a request's latest tokens.
+    """Drafts what followed a request's latest tokens where they occurred before.
 
     It reads the runner's own token state and writes the runner's own draft tokens: two
     launches per step, of which the second one settles how many drafts are verified.
@@ -59,6 +59,7 @@ class NgramSpeculator(BaseSpeculator):
         num_steps = config.num_speculative_tokens
         self._is_async = bool(vllm_config.scheduler_config.async_scheduling)
         self._verify_cost = config.draft_verify_cost
+        self._free_rows = config.draft_free_rows
         self._num_drafts = torch.zeros(max_num_reqs, dtype=torch.int32, device=device)
         self._match_len = torch.zeros_like(self._num_drafts)
         self._handover = DraftLengths(device, self._num_drafts)
@@ -172,5 +173,6 @@ class NgramSpeculator(BaseSpeculator):
                 POOL_DECAY,
                 POOL_WEIGHT,
                 self._verify_cost,
+                self._free_rows,
             )
         return state.draft_tokens
