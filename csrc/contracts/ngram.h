@@ -39,6 +39,9 @@ inline int64_t length_class(int64_t match_len) {
   return match_len < 8 ? 4 : match_len < 16 ? 5 : 6;
 }
 
+// The largest max_len: entering a token costs so many look-ups.
+inline constexpr int64_t kLongestNgram = 64;
+
 // Grid (num_reqs).
 //
 // Looks for the longest suffix of the request's tokens, of min_len to max_len tokens,
@@ -59,7 +62,8 @@ inline int64_t length_class(int64_t match_len) {
 // tokens there are its key. indexed_len counts the positions that have been entered: 0
 // .. T - 2 after a launch, each once, so that a new token costs a constant, however
 // long the request is. index_size > max_model_len, so that there always is a -1. Null:
-// all tokens are searched each time; the drafts are the same.
+// all tokens are searched each time; the drafts are the same. The XPU searches with an
+// index, too, and leaves it as it is: a request stays on one backend.
 struct NgramDraft {
   SampledStep step;
   int64_t* draft_tokens;  // [max_num_reqs, num_steps]

@@ -11,9 +11,6 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<at::Tensor>;
 
-// The longest n-gram: entering a token costs so many look-ups.
-constexpr int64_t kMaxLen = 64;
-
 SampledStep sampled_step(const OpCheck& check, const Tensor& idx_mapping,
                          const Tensor& query_start_loc, const Tensor& seq_lens,
                          const Tensor& prefill_len, const Tensor& num_sampled,
@@ -56,8 +53,8 @@ void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
   check.columns("draft_tokens", draft_tokens, 1);
   const int64_t max_num_reqs = draft_tokens.size(0);
   const int64_t num_steps = draft_tokens.size(1);
-  check.in_range("min_len", min_len, 1, kMaxLen + 1);
-  check.in_range("max_len", max_len, min_len, kMaxLen + 1);
+  check.in_range("min_len", min_len, 1, kLongestNgram + 1);
+  check.in_range("max_len", max_len, min_len, kLongestNgram + 1);
   check.columns("all_token_ids", all_token_ids, max_model_len);
   const int64_t num_lens = max_len - min_len + 1;
   if (index && index->dim() != 4) {

@@ -68,7 +68,7 @@ class Batch:
         self.accepted = self.tried * torch.rand(self.tried.shape, generator=g)
         self.chance = torch.full((num_reqs, steps), -7.0)
 
-    def run(self, low: int, high: int, verify_cost: float) -> None:
+    def run(self, low: int, high: int, verify_cost: float, free_rows: int) -> None:
         """Launch both ops as the speculator does."""
         parameters = PARAMETERS | {"verify_cost": verify_cost}
         OPS.ngram_draft(
@@ -79,6 +79,7 @@ class Batch:
         OPS.adapt_draft_length(
             self.num_drafts, self.trials, self.tried, self.accepted, self.chance,
             self.draft_tokens, self.match_len, *self.step, *parameters.values(),
+            free_rows,
         )  # fmt: skip
 
 
@@ -90,11 +91,26 @@ class Batch:
     low=st.integers(1, 3),
     more=st.integers(0, 20),
     cost=st.sampled_from([0.0, 0.001, 0.03, 0.2]),
+    free_rows=st.integers(0, 200),
     seed=st.integers(0, 2**31),
 )
-@example(num_reqs=150, steps=7, length=300, low=2, more=2, cost=0.001, seed=0)
-@example(num_reqs=1, steps=12, length=40_000, low=1, more=63, cost=0.03, seed=1)
-@example(num_reqs=65, steps=1, length=2, low=1, more=0, cost=0.2, seed=2)
+@example(
+    num_reqs=150, steps=7, length=300, low=2, more=2, cost=0.001, free_rows=0, seed=0
+)
+@example(
+    num_reqs=1, steps=12, length=40_000, low=1, more=63, cost=0.03, free_rows=8, seed=1
+)
+@example(
+    num_reqs=150,
+    steps=7,
+    length=300,
+    low=2,
+    more=2,
+    cost=0.2,
+    free_rows=150,
+    seed=0,
+)
+@example(num_reqs=65, steps=1, length=2, low=1, more=0, cost=0.2, free_rows=70, seed=2)
 def test_large_batches_and_long_requests(
     machine: str,
     num_reqs: int,
@@ -103,14 +119,15 @@ def test_large_batches_and_long_requests(
     low: int,
     more: int,
     cost: float,
+    free_rows: int,
     seed: int,
 ) -> None:
     """More requests than cores, more tokens than a round of all cores looks at."""
     expected, found = (Batch(num_reqs, steps, length, seed) for _ in range(2))
     backend.use("host")
-    expected.run(low, low + more, cost)
+    expected.run(low, low + more, cost, free_rows)
     backend.use(machine)
-    found.run(low, low + more, cost)
+    found.run(low, low + more, cost, free_rows)
     for name, value in vars(expected).items():
         if isinstance(value, torch.Tensor):
             assert torch.equal(value, vars(found)[name]), name

@@ -10,10 +10,10 @@ namespace xpu {
 
 const int kMatchClasses = 7;   // what a match's length is classed into
 const int kFollowedBack = 16;  // tokens of a match that are counted
-const int kLongestNgram = 64;
+const int kNgramTokens = 64;   // of the longest n-gram
 
-// All tokens are searched: the cores of a cluster do so in less time than one core
-// needs for a look-up in tables, and a long prompt is not entered into them.
+// All tokens are searched, by the cores of a cluster together: to enter a long prompt
+// into tables would be the work of one core, token after token.
 __global__ void ngram_draft(GmParam<const Int32> idx_mapping,
                             GmParam<const Int32> num_sampled,
                             GmParam<const Int32> all_token_ids,
@@ -32,7 +32,7 @@ __global__ void adapt_draft_length(
     GmParam<float> accepted, GmParam<float> chance, GmParam<const Int64> draft_tokens,
     Int64 draft_tokens_stride, GmParam<const Int32> match_len, int num_steps,
     int max_num_reqs, float decay, float pool_decay, float pool_weight,
-    float verify_cost);
+    float verify_cost, int free_rows);
 
 }  // namespace xpu
 }  // namespace vllm_kunlun

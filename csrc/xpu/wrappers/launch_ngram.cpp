@@ -5,13 +5,13 @@
 namespace vllm_kunlun {
 namespace xpu {
 
-static_assert(kMatchClasses == kLengthClasses && kFollowedBack == kLongestMatch,
-              "the kernels' classes are the contract's");
+static_assert(kMatchClasses == kLengthClasses && kFollowedBack == kLongestMatch &&
+                  kNgramTokens == kLongestNgram,
+              "the kernels' sizes are the contract's");
 
 int launch(const NgramDraft& a, const Stream& stream) {
   const SampledStep& s = a.step;
   if (!fit(s.num_reqs, a.num_steps, a.max_model_len)) return kTooLarge;
-  if (a.max_len > kLongestNgram) return kTooLarge;
   return VLLM_KUNLUN_LAUNCH(
       stream, ngram_draft, s.idx_mapping, s.num_sampled, s.all_token_ids,
       Int64{s.all_token_ids_stride}, s.total_len, i32(s.num_reqs),
@@ -21,7 +21,8 @@ int launch(const NgramDraft& a, const Stream& stream) {
 
 int launch(const AdaptDraftLength& a, const Stream& stream) {
   const SampledStep& s = a.step;
-  if (!fit(s.num_reqs * a.num_steps, a.max_num_reqs, kMatchClasses * a.num_steps)) {
+  if (!fit(s.num_reqs * a.num_steps, a.max_num_reqs, kMatchClasses * a.num_steps,
+           a.free_rows)) {
     return kTooLarge;
   }
   return VLLM_KUNLUN_LAUNCH(
@@ -30,7 +31,7 @@ int launch(const AdaptDraftLength& a, const Stream& stream) {
       s.total_len, i32(s.num_reqs), a.num_drafts, a.trials, a.tried, a.accepted,
       a.chance, device(a.draft_tokens), Int64{a.draft_tokens_stride}, a.match_len,
       i32(a.num_steps), i32(a.max_num_reqs), a.decay, a.pool_decay, a.pool_weight,
-      a.verify_cost);
+      a.verify_cost, i32(a.free_rows));
 }
 
 }  // namespace xpu
