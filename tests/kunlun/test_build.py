@@ -18,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 XTDK = ROOT / "tests/xpu/xtdk"
+# CMake and Ninja are installed beside Python.
+TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Leaves out what only XTDK knows, and calls where it launches.
 COMPILER = """#!/bin/sh
 for word do
@@ -43,15 +45,20 @@ print(json.dumps({
 """
 
 
-def run(*command: object, **variables: str) -> str:
-    """Run a command and return what it printed."""
-    done = subprocess.run(
+def start(*command: object) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
         [*map(str, command)],
-        env=os.environ | variables,
+        env=os.environ | {"PATH": TOOLS},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def run(*command: object) -> str:
+    """Run a command that succeeds and return what it printed."""
+    done = start(*command)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -86,12 +93,10 @@ def library() -> Iterator[Path]:
     defines += ["-DVLLM_KUNLUN_XPU=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     # Unoptimised: it is not run, and half of the time is saved.
     defines.append("-DCMAKE_BUILD_TYPE=Debug")
-    tools = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    path = os.pathsep.join(tools)
     build = folder / "build"
-    run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *defines, PATH=path)
-    run("cmake", "--build", build, "-j", len(os.sched_getaffinity(0)), PATH=path)
-    run("cmake", "--install", build, "--prefix", folder / "installed", PATH=path)
+    run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *defines)
+    run("cmake", "--build", build, "-j", len(os.sched_getaffinity(0)))
+    run("cmake", "--install", build, "--prefix", folder / "installed")
     libraries = folder / "installed/vllm_kunlun/lib"
     assert {p.name for p in libraries.iterdir()} == {
         "libvllm_kunlun_host.so",
@@ -113,8 +118,7 @@ def test_the_simulator_is_not_for_the_device(tmp_path: Path) -> None:
     options = ["-DVLLM_KUNLUN_XPU=ON", "-DVLLM_KUNLUN_SIM=ON"]
     options += [f"-DPython_EXECUTABLE={sys.executable}"]
     options += ["-DCMAKE_CXX_COMPILER_FORCED=TRUE"]
-    command = ["cmake", "-S", str(ROOT), "-B", str(tmp_path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = start("cmake", "-S", ROOT, "-B", tmp_path, *options)
     assert done.returncode != 0
     assert "XPU and VLLM_KUNLUN_SIM are both on" in " ".join(done.stderr.split())
 
