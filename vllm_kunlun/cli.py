@@ -2,12 +2,14 @@
 """The command ``vllm-kunlun``."""
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from vllm_kunlun.bench.cli import app as bench
+from vllm_kunlun.bench.cli import exit_codes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 app.add_typer(bench, name="bench")
@@ -32,6 +34,59 @@ def demo(
         raise typer.Exit(1) from error
     if not agree:
         raise typer.Exit(1)
+
+
+@app.command()
+def train_draft(
+    draft: Annotated[Path, typer.Argument(help="Where the checkpoint goes.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of the target; SmolLM2-135M if not.")
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="For what is made on the way, 1 GB; DRAFT.work if not."),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Texts to learn from.")] = 1024,
+    tokens: Annotated[int, typer.Option(help="The most of an answer.")] = 128,
+    layers: Annotated[
+        str, typer.Option(help="Layers of the target that the draft is told of.")
+    ] = "9,19,29",
+    vocabulary: Annotated[int, typer.Option(help="Tokens that can be drafted.")] = 3072,
+    intermediate: Annotated[int, typer.Option(help="Width of the MLP.")] = 512,
+    rank: Annotated[int, typer.Option(help="Rank of the Markov head.")] = 24,
+    block: Annotated[int, typer.Option(help="Tokens drafted at once.")] = 5,
+    steps: Annotated[int, typer.Option(help="Batches of 16 texts.")] = 1200,
+    seed: Annotated[int, typer.Option(help="Of prompts, weights and order.")] = 0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Stop then; the same command goes on from there."),
+    ] = None,
+) -> None:
+    """Train a DSpark draft of one layer on the target's own answers."""
+    os.environ["TQDM_DISABLE"] = "1"
+    from vllm_kunlun.demo.weights import smollm2
+    from vllm_kunlun.train.command import Options
+    from vllm_kunlun.train.command import train_draft as train
+
+    with exit_codes():
+        options = Options(
+            model=model or smollm2(),
+            draft=draft,
+            work=work or draft.with_name(f"{draft.name}.work"),
+            prompts=prompts,
+            tokens=tokens,
+            layers=layers,
+            vocabulary=vocabulary,
+            intermediate=intermediate,
+            rank=rank,
+            block=block,
+            steps=steps,
+            seed=seed,
+            seconds=seconds,
+        )
+        done = train(console, options)
+    if not done:
+        raise typer.Exit(3)
 
 
 @app.command()
