@@ -265,6 +265,12 @@ BACK = (
     Step((Request(5, 0, 1),), others=(Request(2, 4, 0, fresh=True),)),
     Step((Request(2, 1, 3), Request(5, 1, 1)), padding=2),
 )
+# Another request in a row of the state that rows of the batch show, or showed.
+ANEW = (
+    Step((Request(2, 3, 1, fresh=True), Request(5, 4, 1, fresh=True))),
+    Step((Request(2, 2, 1, fresh=True),), others=(Request(5, 3, 0, fresh=True),)),
+    Step((Request(2, 0, 1), Request(5, 0, 1))),
+)
 # Rows longer than what is copied at a time, with the last write on top.
 LONG = (
     Step((Request(1, 900, 300, fresh=True), Request(4, 20, 1, fresh=True))),
@@ -281,6 +287,7 @@ MANY = (
 @example(Tables((Step(()),)))
 @example(Tables((Step((), padding=ROWS),), widths=(300, 4), block_sizes=(4, 16)))
 @example(Tables(BACK, widths=(12, 9), block_sizes=(4, 16)))
+@example(Tables(ANEW))
 @example(Tables(MANY, max_num_tokens=160, rows=150))
 @example(
     Tables(LONG, widths=(1000, 700), block_sizes=(16, 1), max_num_tokens=1200, seed=3)

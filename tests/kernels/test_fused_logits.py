@@ -131,6 +131,7 @@ class Fused:
         hidden = torch.rand(rows, generator=g) < 0.4
         values["bitmask_rows"] = values["bitmask_rows"].masked_fill(hidden, -1)
         temperature = some(0.3 + torch.rand(states, generator=g), 1)
+        temperature[torch.rand(states, generator=g) < 0.2] = 0  # greedy
         min_p = some(0.3 * torch.rand(states, generator=g), 0)
         if not self.scaled:
             temperature, min_p = torch.ones(states), torch.zeros(states)
