@@ -203,6 +203,21 @@ def test_nothing_above_minus_infinity() -> None:
     assert drafts[:3, 0].tolist() == [0, 0, 69]
 
 
+def test_first_of_equal_ones() -> None:
+    """What the bias lifts to the best base logit, blocks before that one, wins."""
+    markov = Markov(num_reqs=1, num_steps=1, vocab=3 * BLOCK, rank=1, queries=1)
+    values = markov.values()
+    base, w2 = torch.zeros(1, 1, markov.vocab), torch.zeros(markov.vocab, 1)
+    base[0, 0, 2 * BLOCK + 5] = 4
+    base[0, 0, BLOCK + 1] = 3
+    w2[BLOCK + 1] = 1
+    values |= {"base_logits": base, "w2": w2, "w2_norms": torch.ones(markov.vocab)}
+    values["w1"].fill_(1)
+    arena = Arena()
+    markov.run(arena, **values)
+    assert int(arena.buffers["draft_tokens"][64]) == BLOCK + 1
+
+
 def test_no_requests() -> None:
     """Without requests nothing is written."""
     arena = Arena()

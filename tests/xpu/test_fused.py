@@ -30,6 +30,7 @@ from test_fused_verify import (
 from test_markov import (
     test_drafts_by_row,
     test_drawn_weights,
+    test_first_of_equal_ones,
     test_many_blocks_on_threads,
     test_markov_argmax,
     test_no_requests,
