@@ -85,8 +85,7 @@ class FusedDSparkSpeculator(DSparkSpeculator):
         Args:
             runner: whose drafter this is.
         """
-        if self.device.type == "cpu":
-            self._state_drafts = runner.req_states.draft_tokens
+        self._state_drafts = runner.req_states.draft_tokens
         if self._confidence_threshold > 0:
             if self.scheduler_config.async_scheduling:
                 logger.warning(
