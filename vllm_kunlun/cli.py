@@ -46,7 +46,7 @@ def train_draft(
         Path | None,
         typer.Option(help="For what is made on the way, 1 GB; DRAFT.work if not."),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Texts to learn from.")] = 1024,
+    prompts: Annotated[int, typer.Option(help="Texts to learn from.")] = 768,
     tokens: Annotated[int, typer.Option(help="The most of an answer.")] = 128,
     layers: Annotated[
         str, typer.Option(help="Layers of the target that the draft is told of.")
@@ -55,7 +55,7 @@ def train_draft(
     intermediate: Annotated[int, typer.Option(help="Width of the MLP.")] = 512,
     rank: Annotated[int, typer.Option(help="Rank of the Markov head.")] = 24,
     block: Annotated[int, typer.Option(help="Tokens drafted at once.")] = 5,
-    steps: Annotated[int, typer.Option(help="Batches of 16 texts.")] = 1200,
+    steps: Annotated[int, typer.Option(help="Batches of 16 texts.")] = 450,
     seed: Annotated[int, typer.Option(help="Of prompts, weights and order.")] = 0,
     seconds: Annotated[
         float | None,

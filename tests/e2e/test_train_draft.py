@@ -209,7 +209,7 @@ def test_command(text_model: Path, tmp_path: Path) -> None:
     assert told.getvalue().count("texts 1 of 2") == 1
     assert "hidden states 2 of 2" in told.getvalue()
     assert "step 3 of 3: loss" in told.getvalue()
-    assert "is written; of 128 texts it did not see: length 1." in told.getvalue()
+    assert "is written; of 64 texts it did not see: length 1." in told.getvalue()
     assert json.loads((given.draft / "config.json").read_text())["block_size"] == 3
     with pytest.raises(ValueError, match=r"begun with tokens=4, not 5: go on with"):
         train_draft(console, replace(given, tokens=5))
@@ -218,7 +218,7 @@ def test_command(text_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"prompts": 255}, r"^--prompts must be 256 to 1000000, but is 255\.$"),
+        ({"prompts": 127}, r"^--prompts must be 128 to 1000000, but is 127\.$"),
         ({"layers": "0,x"}, r"^--layers must be numbers .*, but is '0,x'\.$"),
         ({"block": 16}, r"^--block must be 1 to 15, but is 16\.$"),
         (

@@ -11,7 +11,7 @@ from rich.console import Console
 from vllm_kunlun.train.files import same_settings
 from vllm_kunlun.train.texts import num_shards, read_shard, shard, write_texts
 
-HELD_OUT = 128
+HELD_OUT = 64
 """Texts that are only looked at to say how good a draft is."""
 
 
