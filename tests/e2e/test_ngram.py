@@ -277,6 +277,7 @@ def test_rows_without_a_draft() -> None:
         expanded_idx_mapping=torch.tensor([2, 2, 2, 1, 1, 1, 0, 0, 0]),
         expanded_local_pos=torch.tensor([0, 1, 2] * 3),
         is_prefilling_np=np.array([False, False, True]),
+        any_prefilling=None,
         num_draft_tokens_per_req=np.array([2, 2, 2]),
         query_start_loc_np=np.array([2, 5, 8, 11]),
     )
