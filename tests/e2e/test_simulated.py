@@ -82,19 +82,18 @@ def test_same_drafts_without_a_draft_model(bigram_model: Path, fused: bool) -> N
     speculative = {"method": "dspark", "num_speculative_tokens": 5}
     options: dict[str, Any] = {"block_size": 16, "enable_prefix_caching": False}
     found = []
-    with engine(
-        bigram_model, use_v2=True, speculative_config=speculative, **options
-    ) as llm:
-        # Both begin with what has been learned from the same requests.
-        for machine in ("host", "host", "sim:12x64:1", "host", "sim:1x64"):
+    # An engine each: how many are verified depends on what it has learned.
+    for machine in ("host", "sim:12x64:1", "sim:1x64"):
+        with engine(
+            bigram_model, use_v2=True, speculative_config=speculative, **options
+        ) as llm:
             backend.use(machine)
-            before, launches = accepted(llm), backend.simulated_launches()
+            launches = backend.simulated_launches()
             tokens = [answers(llm, [GREEDY] * len(PROMPTS), 40), answers(llm, REQUESTS)]
-            found.append((tokens, accepted(llm) - before))
+            found.append((tokens, accepted(llm)))
             assert (backend.simulated_launches() > launches) == (machine != "host")
     assert found[0][1] > 50
-    assert found[1] == found[2]
-    assert [tokens for tokens, _ in found] == [found[0][0]] * len(found)
+    assert found == [found[0]] * len(found)
 
 
 def accepted(llm: LLM) -> int:
