@@ -24,6 +24,18 @@ def parse_sizes(option: str, text: str, least: int = 1) -> list[int]:
     return sizes
 
 
+def parse_size(option: str, text: str, least: int = 1) -> int:
+    """Return one such size.
+
+    Raises:
+        ValueError: it is not one whole number from `least` on.
+    """
+    size, *others = parse_sizes(option, text, least)
+    if others:
+        raise ValueError(f"{option} must be one size.")
+    return size
+
+
 def check_seconds(seconds: float) -> None:
     """Refuse a time that nothing can be measured in.
 

@@ -47,13 +47,3 @@ def check_target(path: Path) -> None:
         raise ValueError(f"{path} is in no existing folder: make the folder first.")
     if not os.access(path.absolute().parent, os.W_OK):
         raise ValueError(f"{path} cannot be written: its folder is read-only.")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a report in one piece."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vllm_kunlun.files import write_whole
+
 FORMATS = ("pdf", "png", "svg")
 
 
@@ -42,9 +44,5 @@ def axes(number: int) -> tuple[Any, Sequence[Any]]:
 
 def save(figure: Any, path: Path) -> None:
     """Write a figure in one piece."""
-    part = path.with_name(f"{path.stem}.part{path.suffix}")
-    try:
-        figure.savefig(part, dpi=150)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    kind = path.suffix.removeprefix(".")
+    write_whole(path, lambda scratch: figure.savefig(scratch, format=kind, dpi=150))

@@ -7,15 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from vllm_kunlun.environment import CLOSED
 from vllm_kunlun.switches import Switches, variable
-
-# In float32 and eager mode V1 compiles helpers all the same; nothing may be asked of
-# a hub, and no address but loopback is needed.
-_EVERYWHERE = {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_HOST_IP": "127.0.0.1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Way:
         """Return the environment of this way's processes."""
         ours = {variable(f.name) for f in fields(Switches)}
         environment = {k: v for k, v in os.environ.items() if k not in ours}
-        environment |= _EVERYWHERE
+        environment |= CLOSED
         environment["VLLM_USE_V2_MODEL_RUNNER"] = str(int(self.use_v2))
         if not self.switches:
             environment |= dict.fromkeys(ours, "0")

@@ -9,17 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_kunlun.environment import IN_PROCESS
+
 MAX_TOKENS = 48
-_ENVIRONMENT = {
-    # In this process, so that the runner can be asked for its class.
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # V1 compiles helpers even where eager execution was asked for: a minute for
-    # what takes seconds.
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_HOST_IP": "127.0.0.1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-}
 QUESTIONS = (
     "What is the capital of France?",
     "Explain in two sentences why the sky is blue.",
@@ -99,7 +91,7 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--num-draft-tokens", type=int, default=0)
     arguments = parser.parse_args()
-    os.environ.update(_ENVIRONMENT)
+    os.environ.update(IN_PROCESS)
     result = generate(arguments.model, arguments.num_draft_tokens)
     arguments.result.write_text(json.dumps(asdict(result)))
 

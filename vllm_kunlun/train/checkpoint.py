@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from vllm_kunlun.train.files import write_json, write_whole
+from vllm_kunlun.files import write_json, write_whole
 from vllm_kunlun.train.model import Draft, Shape
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vllm_kunlun.train.files import same_settings
+from vllm_kunlun.train.settings import same_settings
 from vllm_kunlun.train.texts import num_shards, read_shard, shard, write_texts
 
 HELD_OUT = 64

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from vllm_kunlun.files import write_whole
 from vllm_kunlun.train.batches import Batch, batch_of, order
-from vllm_kunlun.train.files import write_whole
 from vllm_kunlun.train.losses import Teacher, judge
 from vllm_kunlun.train.model import Draft
 from vllm_kunlun.train.states import Sequenced
@@ -101,7 +101,7 @@ class Trainer:
         self._sequences = sequences
         self._recipe = recipe
         self._state = state
-        self._per_epoch = len(order(sequences, recipe.batch_size, recipe.seed))
+        self._per_epoch = len(sequences) // recipe.batch_size
         self._epoch = -1
         self._batches: list[list[int]] = []
         weights = [p for p in draft.parameters() if p.ndim > 1]

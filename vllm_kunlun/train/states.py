@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from vllm_kunlun.train.files import write_whole
+from vllm_kunlun.files import write_whole
 from vllm_kunlun.train.texts import Text, num_shards, read_shard, shard
 
 BATCH = 16

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_kunlun.train.files import write_json
+from vllm_kunlun.environment import IN_PROCESS
+from vllm_kunlun.files import write_json
 from vllm_kunlun.train.prompts import chat_tokens, made_prompts, opening_tokens
 
 SHARD = 128
@@ -22,14 +23,9 @@ REQUESTS = 128
 SEED_STRIDE = 1_000_003
 """Between the seeds of two files."""
 
-_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+_ENVIRONMENT = IN_PROCESS | {
     "VLLM_USE_V2_MODEL_RUNNER": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_HOST_IP": "127.0.0.1",
-    "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    "HF_HUB_OFFLINE": "1",
 }
 
 

@@ -11,7 +11,8 @@ from vllm_kunlun.bench.kernels import report
 from vllm_kunlun.bench.kernels.cases import cases_named
 from vllm_kunlun.bench.kernels.run import Plan, run
 from vllm_kunlun.bench.options import check_seconds, check_threads, parse_sizes
-from vllm_kunlun.bench.output import check_target, write
+from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.files import write_text
 
 
 def bench_kernels(
@@ -57,7 +58,7 @@ def bench_kernels(
         )
         return False
     if json is not None:
-        write(json, report.as_json(rows))
+        write_text(json, report.as_json(rows))
     if markdown is not None:
-        write(markdown, report.as_markdown(rows, "Kernels against torch"))
+        write_text(markdown, report.as_markdown(rows, "Kernels against torch"))
     return True

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, environment, markdown, number, write
+from vllm_kunlun.bench.output import check_target, environment, markdown, number
 from vllm_kunlun.bench.serve.run import FIGURES, Plan, Row, run
 from vllm_kunlun.bench.ways import RUNNERS
+from vllm_kunlun.files import write_text
 
 MODEL_LEN = 1024
 
@@ -73,9 +74,9 @@ def bench_serve(console: Console, options: Options) -> None:
         table.add_row(*line)
     console.print(table)
     if options.json is not None:
-        write(options.json, as_json(rows, plan))
+        write_text(options.json, as_json(rows, plan))
     if options.markdown is not None:
-        write(options.markdown, as_markdown(rows, plan))
+        write_text(options.markdown, as_markdown(rows, plan))
 
 
 def _leave(number: int, frame: object) -> None:

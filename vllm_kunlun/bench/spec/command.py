@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, write
+from vllm_kunlun.bench.output import check_target
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.bench.spec import report
 from vllm_kunlun.bench.spec.prompts import KINDS
 from vllm_kunlun.bench.spec.run import Plan, run
 from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
+from vllm_kunlun.files import write_text
 
 MOST_TOKENS = 512
 
@@ -103,9 +104,9 @@ def bench_spec(console: Console, options: Options) -> None:
     for way, reason in found.failed.items():
         console.print(f"{way} is missing: {reason}", style="yellow", soft_wrap=True)
     if options.json is not None:
-        write(options.json, report.as_json(found, plan))
+        write_text(options.json, report.as_json(found, plan))
     if options.markdown is not None:
-        write(options.markdown, report.as_markdown(found, plan))
+        write_text(options.markdown, report.as_markdown(found, plan))
     if options.plot is not None:
         report.plot(found, options.plot)
 

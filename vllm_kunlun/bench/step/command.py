@@ -7,9 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vllm_kunlun.bench.options import check_seconds, check_threads, parse_sizes
-from vllm_kunlun.bench.output import check_target, write
+from vllm_kunlun.bench.options import (
+    check_seconds,
+    check_threads,
+    parse_size,
+    parse_sizes,
+)
+from vllm_kunlun.bench.output import check_target
 from vllm_kunlun.bench.plots import check_plot
+from vllm_kunlun.files import write_text
 
 MOST_DRAFTS = 15
 MOST_GROUPS = 4
@@ -49,10 +55,8 @@ def bench_step(console: Console, options: Options) -> bool:
     requests = parse_sizes("--requests", options.requests)
     drafts = parse_sizes("--drafts", options.drafts, least=0)
     groups = parse_sizes("--groups", options.groups)
-    (vocabulary, *others) = parse_sizes("--vocabulary", options.vocabulary, least=64)
-    (hidden, *more) = parse_sizes("--hidden", options.hidden, least=8)
-    if others or more:
-        raise ValueError(f"--{'vocabulary' if others else 'hidden'} must be one size.")
+    vocabulary = parse_size("--vocabulary", options.vocabulary, least=64)
+    hidden = parse_size("--hidden", options.hidden, least=8)
     for name, sizes, most in (
         ("--drafts", drafts, MOST_DRAFTS),
         ("--groups", groups, MOST_GROUPS),
@@ -130,9 +134,9 @@ def _run(
         )
         return False
     if options.json is not None:
-        write(options.json, report.as_json(rows, costs))
+        write_text(options.json, report.as_json(rows, costs))
     if options.markdown is not None:
-        write(options.markdown, report.as_markdown(rows, costs))
+        write_text(options.markdown, report.as_markdown(rows, costs))
     if options.plot is not None:
         report.plot(rows, options.plot)
     return True
