@@ -51,7 +51,6 @@ class FusedSampling:
     """The `sample` stage of a V2 runner."""
 
     def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
-
         self.runner = runner
         self.switches = switches
         # Of model states with samplers of their own nothing is known.
@@ -314,7 +313,6 @@ class FusedSampling:
         )
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
-
         device = self.runner.device
         if device.type == "cpu":
             return torch.from_numpy(array)

@@ -4,7 +4,6 @@
 import functools
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 STAGES = (
@@ -129,7 +128,7 @@ class Stopwatch:
             self.wrap(draft, name, CONTEXT)
 
 
-@cache
+@functools.cache
 def own_seconds(clock: Callable[[], float]) -> float:
     """Return what a change of stage costs with `clock`, at best.
 
