@@ -27,11 +27,8 @@ def demo(
     os.environ["TQDM_DISABLE"] = "1"
     from vllm_kunlun.demo.report import run_demo
 
-    try:
+    with exit_codes():
         agree = run_demo(console, offline=offline)
-    except RuntimeError as error:
-        console.print(str(error), style="red")
-        raise typer.Exit(1) from error
     if not agree:
         raise typer.Exit(1)
 

@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import sys
-import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 from vllm_kunlun.bench.serve import command as serve_command
 from vllm_kunlun.bench.serve import run as serve_run
+from vllm_kunlun.bench.serve.load import load
 from vllm_kunlun.bench.serve.server import Server, answers, free_port
 from vllm_kunlun.bench.spec import prompts, report
 from vllm_kunlun.bench.spec.process import EngineProcess, last_error
 from vllm_kunlun.bench.spec.run import Plan, Report, engines, rows_of, run, take_turns
-from vllm_kunlun.bench.spec.worker import Found
+from vllm_kunlun.bench.spec.worker import Engine, Found
 from vllm_kunlun.bench.ways import RUNNERS, Way, speculating
 from vllm_kunlun.cli import app
 
@@ -60,7 +61,7 @@ def test_ratios_are_of_each_round() -> None:
 def test_prompts_differ() -> None:
     """Each kind has as many different prompts as are asked for."""
     for text in prompts.TEXTS.values():
-        assert len({text(i) for i in range(64)}) == 64
+        assert len({text(i) for i in range(128)}) == 128
     drawn = prompts.random_tokens(3, 100)
     assert drawn == prompts.random_tokens(3, 100)
     assert drawn != prompts.random_tokens(4, 100)
@@ -124,6 +125,7 @@ def plan_of(*ways: Way, **more: Any) -> Plan:
         "ways": ways,
         "kinds": ["open chat"],
         "concurrency": [1, 2],
+        "requests": 3,
         "max_tokens": 2,
         "rounds": 2,
         "options": {"model": "m"},
@@ -138,11 +140,49 @@ def test_run() -> None:
     plan = plan_of(*WAYS[:4], synthetic=[Way("V2, forced", True)], rates=[0.0, 1.0])
     done = run(plan, said.append)
     assert done.failed == {"V1 + ngram": "V1 + ngram does not run: no such draft."}
-    assert [(row.way, row.requests) for row in done.rows] == [
-        (way, requests) for requests in (1, 2) for way in ("V1", "V2 off", "V2")
+    assert [(row.way, row.at_once) for row in done.rows] == [
+        (way, at_once) for at_once in (1, 2) for way in ("V1", "V2 off", "V2")
     ]
+    assert [row.tokens_per_second for row in done.rows] == [2.0] * 6
     assert [row.rate for row in done.synthetic] == [0.0, 0.0, 1.0, 1.0]
     assert said[0] == "Starting V1"
+
+
+class Clients:
+    """In the place of vLLM's `LLM`: requests of as many steps as their prompts say."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = {}
+        self.most = 0
+        self.steps = 0
+        self.llm_engine = self
+
+    def enqueue(self, prompts: list[int], sampling: Any, use_tqdm: bool) -> list[str]:
+        """Take prompts."""
+        ids = [str(prompt) for prompt in prompts]
+        self.left |= dict(zip(ids, prompts, strict=True))
+        self.most = max(self.most, len(self.left))
+        return ids
+
+    def step(self) -> list[Any]:
+        """Return what has ended."""
+        self.steps += 1
+        self.left = {i: n - 1 for i, n in self.left.items()}
+        done = [i for i, n in self.left.items() if n == 0]
+        for i in done:
+            del self.left[i]
+        return [SimpleNamespace(request_id=i) for i in done]
+
+
+def test_the_next_request_begins_as_one_ends() -> None:
+    """Never more than so many, and no fewer while there are any."""
+    engine: Any = object.__new__(Engine)
+    engine.llm = Clients()
+    outputs = engine.answers([5, 1, 2, 3, 4, 6], None, 2)
+    assert [output.request_id for output in outputs] == ["5", "1", "2", "3", "4", "6"]
+    assert engine.llm.most == 2
+    # 5 and 4 beside 1, 2, 3 and 6.
+    assert engine.llm.steps == 12
 
 
 @pytest.mark.usefixtures("worker")
@@ -185,10 +225,13 @@ def test_reports_of_speculation(tmp_path: Path) -> None:
     done = Report(rows=rows_of(FOUND, "open chat", 2), failed={"V3": "it is not."})
     done.synthetic = rows_of({"V2, forced": FOUND["V2"]}, "forced acceptance", 2)
     done.synthetic[0].rate = 0.5
-    console = Console(width=160, record=True, file=io.StringIO())
+    console = Console(width=80, record=True, file=io.StringIO())
     for table in report.tables(done):
-        console.print(table)
-    assert "forced acceptance" in console.export_text()
+        console.print(table, soft_wrap=True)
+    said = console.export_text()
+    assert "forced acceptance" in said
+    # Whole, however narrow the terminal is.
+    assert all(heading in said for heading in report.SPEED)
     plan = plan_of(*WAYS)
     text = report.as_markdown(done, plan)
     assert "V3 is missing: it is not." in text
@@ -198,7 +241,6 @@ def test_reports_of_speculation(tmp_path: Path) -> None:
     everything = json.loads(report.as_json(done, plan))
     assert everything["failed"] == {"V3": "it is not."}
     assert everything["rows"][2]["over_v1"] == 3
-    pytest.importorskip("matplotlib")
     report.plot(done, tmp_path / "a.svg")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "a.svg"]
 
@@ -240,9 +282,16 @@ def test_bad_option(options: list[str], message: str) -> None:
     assert message in said
 
 
+def test_brackets_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What to install is not taken for markup."""
+    monkeypatch.setattr("vllm_kunlun.bench.plots.find_spec", lambda name: None)
+    code, said = bench("spec", "--plot", str(tmp_path / "a.svg"))
+    assert code == 1
+    assert "run pip install 'vllm-kunlun[bench]'" in said
+
+
 VLLM = """
-import http.server, json, sys
-from pathlib import Path
+import http.server, sys
 a = sys.argv[1:]
 if a[0] == "serve":
     if a[1] == "broken":
@@ -256,18 +305,21 @@ if a[0] == "serve":
             pass
     address = (a[a.index("--host") + 1], int(a[a.index("--port") + 1]))
     http.server.HTTPServer(address, Healthy).serve_forever()
-folder = Path(a[a.index("--result-dir") + 1])
-number = int(a[a.index("--num-prompts") + 1])
-figures = dict.fromkeys(NAMES, float(number)) | {"failed": number > 9}
-(folder / a[a.index("--result-filename") + 1]).write_text(json.dumps(figures))
 """
 
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a server without an engine in the place of vLLM's."""
-    script = f"NAMES = {list(serve_run.FIGURES)}\n{textwrap.dedent(VLLM)}"
-    monkeypatch.setattr("vllm_kunlun.bench.serve.server._VLLM", script)
+    """Put a server without an engine, and a client for it, in the place of vLLM's."""
+
+    def client(arguments: list[str]) -> dict[str, Any]:
+        assert answers(arguments[arguments.index("--base-url") + 1])
+        number = int(arguments[arguments.index("--num-prompts") + 1])
+        figures = dict.fromkeys(serve_run.FIGURES, float(number))
+        return figures | {"failed": int(number > 9)}
+
+    monkeypatch.setattr("vllm_kunlun.bench.serve.server._VLLM", VLLM)
+    monkeypatch.setattr("vllm_kunlun.bench.serve.load.client", client)
 
 
 def serve_plan(model: str, **more: Any) -> serve_run.Plan:
@@ -316,7 +368,7 @@ def test_requests_fail(tmp_path: Path) -> None:
     try:
         server.wait()
         with pytest.raises(RuntimeError, match="requests failed on V1"):
-            server.load(["--num-prompts", "10"], tmp_path)
+            load(server, ["--num-prompts", "10"])
     finally:
         server.stop()
     assert server.process.poll() is not None

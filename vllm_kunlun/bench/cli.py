@@ -15,6 +15,9 @@ console = Console()
 Json = Annotated[Path | None, typer.Option(help="Write all figures there.")]
 Markdown = Annotated[Path | None, typer.Option(help="Write tables there.")]
 Concurrency = Annotated[str, typer.Option(help="Requests at once.")]
+Requests = Annotated[
+    int, typer.Option(help="Requests per run, times requests at once.")
+]
 Rounds = Annotated[int, typer.Option(help="Times that each way is measured.")]
 Dtype = Annotated[str, typer.Option(help="As vLLM's.")]
 Compiled = Annotated[
@@ -28,7 +31,8 @@ def exit_codes() -> Iterator[None]:
     try:
         yield
     except (ImportError, OSError, RuntimeError, ValueError) as error:
-        console.print(str(error), style="red", soft_wrap=True)
+        # Without markup: it would swallow what is in brackets.
+        console.print(str(error), style="red", soft_wrap=True, markup=False)
         raise typer.Exit(1) from error
 
 
@@ -160,6 +164,7 @@ def spec(
         str, typer.Option(help="Shortest and longest match of n-gram drafters.")
     ] = "2,4",
     tokens: Annotated[int, typer.Option(help="New tokens per request.")] = 128,
+    requests: Requests = 4,
     rounds: Rounds = 3,
     acceptance: Annotated[
         str, typer.Option(help="Acceptances to force, 0 to 1; empty for none.")
@@ -183,7 +188,7 @@ def spec(
     if quick:
         way = way or ["V1", "V1 + ngram", "V2", "V2 + dspark n-gram"]
         text = text or ["code edit", "open chat"]
-        concurrency, tokens, rounds, acceptance = "1,8", 32, 1, ""
+        concurrency, tokens, requests, rounds, acceptance = "1,8", 32, 1, 1, ""
     options = Options(
         model=model,
         draft=draft,
@@ -193,6 +198,7 @@ def spec(
         drafts=drafts,
         lookup=lookup,
         max_tokens=tokens,
+        requests=requests,
         rounds=rounds,
         rates=acceptance,
         dtype=dtype,
@@ -211,9 +217,7 @@ def serve(
         Path | None, typer.Option(help="Folder of a model; SmolLM2-135M if not.")
     ] = None,
     concurrency: Concurrency = "1,8,32",
-    requests: Annotated[
-        int, typer.Option(help="Requests per run, times requests at once.")
-    ] = 2,
+    requests: Requests = 2,
     input_len: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 128,
     output_len: Annotated[int, typer.Option(help="New tokens of a request.")] = 128,
     rounds: Rounds = 3,

@@ -45,7 +45,8 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
         console.print(f"{way.label}: done in {time.perf_counter() - started:.0f} s")
     baseline = results["V1"]
     for question, answer in zip(QUESTIONS, baseline.text, strict=True):
-        console.print(f"\n[bold]{question}[/bold]\n{answer.strip()}", highlight=False)
+        console.print(f"\n{question}", style="bold", highlight=False, markup=False)
+        console.print(answer.strip(), highlight=False, markup=False)
     console.print(_table(results))
     console.print(
         "dspark has no draft model here: it drafts from what each request has said, "

@@ -48,8 +48,8 @@ def bench_kernels(
     ops.load()
     if threads is not None:
         torch.set_num_threads(threads)
-    rows, complete = run(plan, console)
-    console.print(report.as_table(rows))
+    rows, complete = run(plan)
+    console.print(report.as_table(rows), soft_wrap=True)
     if not complete:
         console.print(
             f"Interrupted after {len(rows)} of {len(list(plan.cells()))} sizes; no "

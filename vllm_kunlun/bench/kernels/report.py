@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.table import Table
 
 from vllm_kunlun.bench.kernels.timing import Row
-from vllm_kunlun.bench.output import environment, markdown, number
+from vllm_kunlun.bench.output import environment, make_table, markdown, number
 
 HEADINGS = (
     "kernel",
@@ -25,12 +25,7 @@ HEADINGS = (
 
 def as_table(rows: Iterable[Row]) -> Table:
     """Return the rows for a terminal."""
-    table = Table()
-    for i, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if i else "left", no_wrap=not i)
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
+    return make_table(HEADINGS, map(_cells, rows))
 
 
 def as_markdown(rows: list[Row], title: str) -> str:

@@ -4,10 +4,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-
 from vllm_kunlun.bench.kernels.case import Case, Size
 from vllm_kunlun.bench.kernels.timing import Row, measure
+from vllm_kunlun.bench.output import progress
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Plan:
                     yield case, Size(requests, vocabulary)
 
 
-def run(plan: Plan, console: Console) -> tuple[list[Row], bool]:
+def run(plan: Plan) -> tuple[list[Row], bool]:
     """Measure all cells; return the rows and whether all of them were reached.
 
     Raises:
@@ -36,10 +35,10 @@ def run(plan: Plan, console: Console) -> tuple[list[Row], bool]:
     """
     cells = list(plan.cells())
     rows: list[Row] = []
-    with console.status("") as status:
+    with progress() as say:
         try:
             for i, (case, size) in enumerate(cells, start=1):
-                status.update(f"{i} of {len(cells)}: {case.name}, {size.requests}")
+                say(f"{i} of {len(cells)}: {case.name}, {size.requests}")
                 rows.append(measure(case, size, plan.seconds))
         except KeyboardInterrupt:
             return rows, False

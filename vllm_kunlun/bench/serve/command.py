@@ -8,10 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, environment, markdown, number
+from vllm_kunlun.bench.output import (
+    check_target,
+    environment,
+    make_table,
+    markdown,
+    number,
+    progress,
+)
 from vllm_kunlun.bench.serve.run import FIGURES, Plan, Row, run
 from vllm_kunlun.bench.ways import RUNNERS
 from vllm_kunlun.files import write_text
@@ -65,14 +71,9 @@ def bench_serve(console: Console, options: Options) -> None:
     plan = make_plan(options, concurrency)
     # Servers are in sessions of their own: they must not outlive us.
     signal.signal(signal.SIGTERM, _leave)
-    with console.status("") as status:
-        rows = run(plan, status.update)
-    table = Table()
-    for i, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if i else "left")
-    for line in map(cells, rows):
-        table.add_row(*line)
-    console.print(table)
+    with progress() as say:
+        rows = run(plan, say)
+    console.print(make_table(HEADINGS, map(cells, rows)), soft_wrap=True)
     if options.json is not None:
         write_text(options.json, as_json(rows, plan))
     if options.markdown is not None:

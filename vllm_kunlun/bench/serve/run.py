@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vllm_kunlun.bench.serve.load import load
 from vllm_kunlun.bench.serve.server import Server
 from vllm_kunlun.bench.ways import V1, Way
 
@@ -63,9 +64,13 @@ def run(plan: Plan, say: Callable[[str], None]) -> list[Row]:
             for way in plan.ways:
                 say(f"Starting {way.label}")
                 servers.append(Server(way, plan.serve, folder, compiled=plan.compiled))
-                servers[-1].wait()
+                if plan.compiled:
+                    # They share a cache of what is compiled.
+                    servers[-1].wait()
+            for server in servers:
+                server.wait()
             for concurrency in plan.concurrency:
-                found = take_turns(servers, plan, concurrency, folder, say)
+                found = take_turns(servers, plan, concurrency, say)
                 rows += rows_of(found, concurrency)
         finally:
             for server in servers:
@@ -77,18 +82,17 @@ def take_turns(
     servers: Sequence[Server],
     plan: Plan,
     concurrency: int,
-    folder: Path,
     say: Callable[[str], None],
 ) -> dict[str, list[dict[str, Any]]]:
     """Load each server, in each round in another order."""
     found: dict[str, list[dict[str, Any]]] = {s.way.label: [] for s in servers}
-    load = [*plan.load, "--max-concurrency", str(concurrency)]
-    load += ["--num-prompts", str(plan.requests * concurrency)]
+    arguments = [*plan.load, "--max-concurrency", str(concurrency)]
+    arguments += ["--num-prompts", str(plan.requests * concurrency)]
     for i in range(plan.rounds):
         for j in range(len(servers)):
             server = servers[(i + j) % len(servers)]
             say(f"{concurrency} at once, round {i + 1}: {server.way.label}")
-            found[server.way.label].append(server.load(load, folder))
+            found[server.way.label].append(load(server, arguments))
     return found
 
 

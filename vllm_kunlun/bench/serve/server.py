@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vllm serve`` on loopback, and ``vllm bench serve`` against it."""
+"""``vllm serve`` on loopback."""
 
 import json
 import os
@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from vllm_kunlun.bench.spec.process import last_error
 from vllm_kunlun.bench.ways import Way
@@ -36,7 +35,6 @@ class Server:
             compiled: whether vLLM may compile the model.
         """
         self.way = way
-        self.environment = way.environment(compiled=compiled)
         self.port = free_port()
         self.log = folder / f"{way.label.lower().replace(' ', '-')}.log"
         command = [sys.executable, "-c", _VLLM, "serve", *arguments]
@@ -48,7 +46,7 @@ class Server:
             self.process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=self.environment,
+                env=way.environment(compiled=compiled),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -79,36 +77,6 @@ class Server:
                     "smaller model, or without --compiled."
                 )
             time.sleep(0.5)
-
-    def load(self, arguments: list[str], folder: Path) -> dict[str, Any]:
-        """Run ``vllm bench serve`` against it and return what that found.
-
-        Raises:
-            RuntimeError: the client failed, or some of its requests.
-        """
-        result = folder / "result.json"
-        result.unlink(missing_ok=True)
-        command = [sys.executable, "-c", _VLLM, "bench", "serve", *arguments]
-        command += ["--base-url", self.url, "--disable-tqdm", "--save-result"]
-        command += ["--result-dir", str(folder), "--result-filename", result.name]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0 or not result.exists():
-            reason = last_error(done.stdout + done.stderr)
-            raise RuntimeError(f"vllm bench serve failed on {self.way.label}: {reason}")
-        found: dict[str, Any] = json.loads(result.read_text())
-        if found.get("failed"):
-            raise RuntimeError(
-                f"{found['failed']} requests failed on {self.way.label}: "
-                f"{last_error(self.log.read_text(errors='replace'))}"
-            )
-        return found
 
     def stop(self) -> None:
         """End the server and its engine."""

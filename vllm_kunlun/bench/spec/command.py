@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.bench.output import check_target, progress
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.bench.spec import report
 from vllm_kunlun.bench.spec.prompts import KINDS
@@ -32,6 +32,7 @@ class Options:
     drafts: int
     lookup: str
     max_tokens: int
+    requests: int
     rounds: int
     rates: str
     dtype: str
@@ -61,6 +62,7 @@ def bench_spec(console: Console, options: Options) -> None:
     for name, value, least, most in (
         ("--drafts", options.drafts, 1, 15),
         ("--tokens", options.max_tokens, 2, MOST_TOKENS),
+        ("--requests", options.requests, 1, 1000),
         ("--rounds", options.rounds, 1, 1000),
     ):
         if not least <= value <= most:
@@ -84,6 +86,7 @@ def bench_spec(console: Console, options: Options) -> None:
         ways=[way for way in ways if way.label in names],
         kinds=kinds,
         concurrency=concurrency,
+        requests=options.requests,
         max_tokens=options.max_tokens,
         rounds=options.rounds,
         options={
@@ -97,12 +100,14 @@ def bench_spec(console: Console, options: Options) -> None:
         synthetic=with_forced_acceptance(draft, options.drafts) if rates else (),
         rates=rates,
     )
-    with console.status("") as status:
-        found = run(plan, status.update)
+    with progress() as say:
+        found = run(plan, say)
     for table in report.tables(found):
-        console.print(table)
+        console.print(table, soft_wrap=True)
     for way, reason in found.failed.items():
-        console.print(f"{way} is missing: {reason}", style="yellow", soft_wrap=True)
+        console.print(
+            f"{way} is missing: {reason}", style="yellow", soft_wrap=True, markup=False
+        )
     if options.json is not None:
         write_text(options.json, report.as_json(found, plan))
     if options.markdown is not None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from vllm_kunlun.bench.output import environment, markdown, number
+from vllm_kunlun.bench.output import environment, make_table, markdown, number
 from vllm_kunlun.bench.spec.run import Plan, Report, Row
 
 SPEED = (
     "way",
-    "requests",
+    "at once",
     "tokens/s",
     "over V1",
     "over V1 + ngram",
@@ -23,15 +23,16 @@ SPEED = (
     "acceptance length",
     "same tokens as V1",
 )
-FORCED = ("way", "requests", "acceptance", "tokens/s", "ms between tokens", "length")
+FORCED = ("way", "at once", "acceptance", "tokens/s", "ms between tokens", "length")
 
 
 def tables(report: Report) -> Iterable[Table]:
     """Yield a table for each kind of text."""
     for kind, rows in by_kind(report).items():
-        yield _table(kind, SPEED, map(speed, rows))
+        yield make_table(SPEED, map(speed, rows), kind)
     if report.synthetic:
-        yield _table("forced acceptance", FORCED, map(forced, report.synthetic))
+        lines = map(forced, report.synthetic)
+        yield make_table(FORCED, lines, "forced acceptance")
 
 
 def as_markdown(report: Report, plan: Plan) -> str:
@@ -43,8 +44,8 @@ def as_markdown(report: Report, plan: Plan) -> str:
         "",
         f"torch {seen['torch']}, {seen['threads']} threads, {seen['cpu_capability']}; "
         f"{plan.options.get('dtype', 'auto')}, {mode}, {plan.max_tokens} new tokens, "
-        f"greedy, {plan.rounds} interleaved rounds: medians, and medians of the ratios "
-        "of each round.",
+        f"greedy, {plan.requests} requests for each at once, {plan.rounds} interleaved "
+        "rounds: medians, and medians of the ratios of each round.",
     ]
     for way, reason in report.failed.items():
         lines += ["", f"{way} is missing: {reason}"]
@@ -53,7 +54,7 @@ def as_markdown(report: Report, plan: Plan) -> str:
         drafting = [row for row in rows if row.by_position]
         if drafting:
             most = max(len(row.by_position) for row in drafting)
-            headings = ["accepted up to", "requests", *map(str, range(1, most + 1))]
+            headings = ["accepted up to", "at once", *map(str, range(1, most + 1))]
             lines += ["", *markdown(headings, map(positions, drafting))]
     if report.synthetic:
         lines += ["", "## Forced acceptance", ""]
@@ -68,6 +69,7 @@ def as_json(report: Report, plan: Plan) -> str:
         "options": plan.options,
         "compiled": plan.compiled,
         "max_tokens": plan.max_tokens,
+        "requests": plan.requests,
         "rounds": plan.rounds,
         "ways": {way.label: way.speculative for way in plan.ways},
         **asdict(report),
@@ -87,7 +89,7 @@ def speed(row: Row) -> tuple[str, ...]:
     """Return a row's cells under `SPEED`."""
     return (
         row.way,
-        str(row.requests),
+        str(row.at_once),
         number(row.tokens_per_second),
         number(row.over_v1),
         number(row.over_ngram),
@@ -103,7 +105,7 @@ def forced(row: Row) -> tuple[str, ...]:
     """Return a row's cells under `FORCED`."""
     return (
         row.way,
-        str(row.requests),
+        str(row.at_once),
         percent(row.rate),
         number(row.tokens_per_second),
         number(row.inter_token),
@@ -113,7 +115,7 @@ def forced(row: Row) -> tuple[str, ...]:
 
 def positions(row: Row) -> tuple[str, ...]:
     """Return a row's acceptance up to each position."""
-    return (row.way, str(row.requests), *map(percent, row.by_position))
+    return (row.way, str(row.at_once), *map(percent, row.by_position))
 
 
 def percent(share: float | None) -> str:
@@ -131,7 +133,7 @@ def plot(report: Report, path: Path) -> None:
         for way in dict.fromkeys(row.way for row in rows):
             mine = [r for r in rows if r.way == way and r.over_v1 is not None]
             pane.plot(
-                [str(row.requests) for row in mine],
+                [str(row.at_once) for row in mine],
                 [row.over_v1 for row in mine],
                 marker="o",
                 label=way,
@@ -140,30 +142,17 @@ def plot(report: Report, path: Path) -> None:
         pane.legend(fontsize="x-small")
     if report.synthetic:
         pane = panes[-1]
-        series = dict.fromkeys((row.way, row.requests) for row in report.synthetic)
-        for way, requests in series:
-            mine = [
-                r for r in report.synthetic if (r.way, r.requests) == (way, requests)
-            ]
+        series = dict.fromkeys((row.way, row.at_once) for row in report.synthetic)
+        for way, at_once in series:
+            mine = [r for r in report.synthetic if (r.way, r.at_once) == (way, at_once)]
             pane.plot(
                 [row.rate for row in mine],
                 [row.tokens_per_second for row in mine],
                 marker="o",
-                label=f"{way}, {requests}",
+                label=f"{way}, {at_once}",
             )
         pane.set(
             title="forced acceptance", xlabel="acceptance", ylabel="tokens/s", ylim=0
         )
         pane.legend(fontsize="x-small")
     save(figure, path)
-
-
-def _table(
-    title: str, headings: tuple[str, ...], lines: Iterable[tuple[str, ...]]
-) -> Table:
-    table = Table(title=title, title_justify="left")
-    for i, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if i else "left", no_wrap=not i)
-    for line in lines:
-        table.add_row(*line)
-    return table

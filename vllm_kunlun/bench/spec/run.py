@@ -14,7 +14,7 @@ from vllm_kunlun.bench.spec.process import EngineProcess
 from vllm_kunlun.bench.spec.worker import Found
 from vllm_kunlun.bench.ways import V1, V1_NGRAM, Way
 
-WARM_UP = {"kind": "open chat", "requests": 1, "max_tokens": 4}
+WARM_UP = {"kind": "open chat", "requests": 1, "at_once": 1, "max_tokens": 4}
 Say = Callable[[str], None]
 
 
@@ -25,6 +25,8 @@ class Plan:
     ways: Sequence[Way]
     kinds: Sequence[str]
     concurrency: Sequence[int]
+    requests: int
+    """Per run and unit of concurrency."""
     max_tokens: int
     rounds: int
     options: dict[str, Any]
@@ -41,7 +43,7 @@ class Row:
 
     way: str
     kind: str
-    requests: int
+    at_once: int
     tokens_per_second: float
     inter_token: float
     """Milliseconds."""
@@ -82,27 +84,31 @@ def run(plan: Plan, say: Say) -> Report:
         if not running:
             raise RuntimeError(next(iter(report.failed.values())))
         cells = list(product(plan.kinds, plan.concurrency))
-        for i, (kind, requests) in enumerate(cells, start=1):
-            say(f"{i} of {len(cells)}: {kind}, {requests} requests")
-            order = {"kind": kind, "requests": requests, "max_tokens": plan.max_tokens}
-            found = take_turns(running, order, plan.rounds)
-            report.rows += rows_of(found, kind, requests)
+        for i, (kind, at_once) in enumerate(cells, start=1):
+            say(f"{i} of {len(cells)}: {kind}, {at_once} at once")
+            found = take_turns(running, order_of(plan, kind, at_once), plan.rounds)
+            report.rows += rows_of(found, kind, at_once)
     if plan.synthetic:
         with engines(plan.synthetic, plan, report, say) as running:
-            for rate, requests in product(plan.rates, plan.concurrency):
-                say(f"Forced acceptance of {rate:g}, {requests} requests")
-                order = {
-                    "kind": "open chat",
-                    "requests": requests,
-                    "max_tokens": plan.max_tokens,
-                    "rate": rate,
-                }
+            for rate, at_once in product(plan.rates, plan.concurrency):
+                say(f"Forced acceptance of {rate:g}, {at_once} at once")
+                order = order_of(plan, "open chat", at_once) | {"rate": rate}
                 found = take_turns(running, order, plan.rounds)
-                rows = rows_of(found, "forced acceptance", requests)
+                rows = rows_of(found, "forced acceptance", at_once)
                 for row in rows:
                     row.rate = rate
                 report.synthetic += rows
     return report
+
+
+def order_of(plan: Plan, kind: str, at_once: int) -> dict[str, Any]:
+    """Return what an engine is told to do."""
+    return {
+        "kind": kind,
+        "requests": plan.requests * at_once,
+        "at_once": at_once,
+        "max_tokens": plan.max_tokens,
+    }
 
 
 @contextmanager
@@ -149,7 +155,7 @@ def take_turns(
     return found
 
 
-def rows_of(found: dict[str, list[Found]], kind: str, requests: int) -> list[Row]:
+def rows_of(found: dict[str, list[Found]], kind: str, at_once: int) -> list[Row]:
     """Return a row for each way."""
     rows = []
     for way, runs in found.items():
@@ -157,7 +163,7 @@ def rows_of(found: dict[str, list[Found]], kind: str, requests: int) -> list[Row
         row = Row(
             way=way,
             kind=kind,
-            requests=requests,
+            at_once=at_once,
             tokens_per_second=statistics.median(speeds),
             inter_token=statistics.median(run.inter_token for run in runs),
             over_v1=ratio(runs, found.get(V1)),

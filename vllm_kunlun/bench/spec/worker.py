@@ -51,19 +51,28 @@ class Engine:
             **options,
         )
 
-    def run(self, kind: str, requests: int, max_tokens: int) -> Found:
-        """Answer so many prompts of a kind at once."""
+    def run(self, kind: str, requests: int, at_once: int, max_tokens: int) -> Found:
+        """Answer so many prompts of a kind, at most `at_once` at a time.
+
+        As one ends the next one begins, as clients keep a server busy: a batch that
+        only shrinks would measure its slowest request.
+        """
         from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
 
         prompts: list[Any] = [
             {"prompt_token_ids": self.prompt(kind, i)} for i in range(requests)
         ]
         sampling = SamplingParams(
-            temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False
+            temperature=0,
+            max_tokens=max_tokens,
+            ignore_eos=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
         before = self.counters()
         started = time.perf_counter()
-        outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
+        outputs = self.answers(prompts, sampling, at_once)
         seconds = time.perf_counter() - started
         after = self.counters()
         between = [
@@ -88,6 +97,18 @@ class Engine:
             ],
             outputs=tokens,
         )
+
+    def answers(self, prompts: list[Any], sampling: Any, at_once: int) -> list[Any]:
+        """Return the prompts' outputs, in their order."""
+        ids: list[str] = []
+        outputs: dict[str, Any] = {}
+        while len(outputs) < len(prompts):
+            running = len(ids) - len(outputs)
+            if new := prompts[len(ids) : len(ids) + at_once - running]:
+                ids += self.llm.enqueue(new, sampling, use_tqdm=False)
+            for output in self.llm.llm_engine.step():
+                outputs[output.request_id] = output
+        return [outputs[i] for i in ids]
 
     def prompt(self, kind: str, number: int) -> list[int]:
         """Return the tokens of a prompt."""

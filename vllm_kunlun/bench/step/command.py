@@ -13,7 +13,7 @@ from vllm_kunlun.bench.options import (
     parse_size,
     parse_sizes,
 )
-from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.bench.output import check_target, progress
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.files import write_text
 
@@ -112,10 +112,10 @@ def _run(
     shapes = [Shape(r, d, g, *widths) for d in drafts for g in groups for r in requests]
     rows: list[Row] = []
     complete = True
-    with console.status("") as status:
+    with progress() as say:
         try:
             for i, shape in enumerate(shapes, start=1):
-                status.update(
+                say(
                     f"{i} of {len(shapes)}: {shape.requests} requests, {shape.drafts} "
                     f"drafts, KV groups: {shape.groups}"
                 )
@@ -125,7 +125,7 @@ def _run(
         except KeyboardInterrupt:
             complete = False
     for table in report.tables(rows, costs):
-        console.print(table)
+        console.print(table, soft_wrap=True)
     if not complete:
         done = len(rows) // len(columns)
         console.print(

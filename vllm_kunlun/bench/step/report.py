@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from vllm_kunlun.bench.output import environment, markdown, number
+from vllm_kunlun.bench.output import environment, make_table, markdown, number
 from vllm_kunlun.bench.step.run import Row
 from vllm_kunlun.bench.step.stopwatch import CONTEXT, DRAFT, STAGES
 from vllm_kunlun.bench.step.xpu_model import Costs, estimate
@@ -41,12 +41,7 @@ def tables(rows: Sequence[Row], costs: Costs | None) -> Iterable[Table | str]:
             (TIMES, map(times, found)),
             (count_headings(costs), (counts(row, costs) for row in found)),
         ):
-            table = Table(title=shape, title_justify="left")
-            for i, heading in enumerate(headings):
-                table.add_column(heading, justify="right" if i else "left")
-            for line in lines:
-                table.add_row(*line)
-            yield table
+            yield make_table(headings, lines, shape)
 
 
 def as_markdown(rows: Sequence[Row], costs: Costs | None) -> str:
