@@ -22,7 +22,7 @@ def demo(
         bool, typer.Option(help="Take the weights from the cache only.")
     ] = False,
 ) -> None:
-    """Generate with V1, V2 and V2 + dspark from real weights; fail if they differ."""
+    """Generate with V1, V2 and both kinds of dspark from real weights; compare."""
     # Read when tqdm is imported: a few seconds need no bars.
     os.environ["TQDM_DISABLE"] = "1"
     from vllm_kunlun.demo.report import run_demo
@@ -41,18 +41,18 @@ def train_draft(
     ] = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="For what is made on the way, 1 GB; DRAFT.work if not."),
+        typer.Option(help="For what is made on the way, 2 GB; DRAFT.work if not."),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Texts to learn from.")] = 768,
+    prompts: Annotated[int, typer.Option(help="Texts to learn from.")] = 3072,
     tokens: Annotated[int, typer.Option(help="The most of an answer.")] = 128,
     layers: Annotated[
         str, typer.Option(help="Layers of the target that the draft is told of.")
     ] = "9,19,29",
-    vocabulary: Annotated[int, typer.Option(help="Tokens that can be drafted.")] = 3072,
-    intermediate: Annotated[int, typer.Option(help="Width of the MLP.")] = 512,
+    vocabulary: Annotated[int, typer.Option(help="Tokens that can be drafted.")] = 4096,
+    intermediate: Annotated[int, typer.Option(help="Width of the MLP.")] = 896,
     rank: Annotated[int, typer.Option(help="Rank of the Markov head.")] = 24,
     block: Annotated[int, typer.Option(help="Tokens drafted at once.")] = 5,
-    steps: Annotated[int, typer.Option(help="Batches of 16 texts.")] = 450,
+    steps: Annotated[int, typer.Option(help="Batches of 16 texts.")] = 1800,
     seed: Annotated[int, typer.Option(help="Of prompts, weights and order.")] = 0,
     seconds: Annotated[
         float | None,

@@ -17,7 +17,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        scratch.touch()
+        mode = scratch.stat().st_mode
         write(scratch)
+        # Some writers make a file of their own that only its owner can read.
+        scratch.chmod(mode)
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)

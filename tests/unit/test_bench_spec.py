@@ -22,8 +22,9 @@ from vllm_kunlun.bench.spec import prompts, report
 from vllm_kunlun.bench.spec.process import EngineProcess, last_error
 from vllm_kunlun.bench.spec.run import Plan, Report, engines, rows_of, run, take_turns
 from vllm_kunlun.bench.spec.worker import Engine, Found
-from vllm_kunlun.bench.ways import RUNNERS, Way, speculating
+from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
 from vllm_kunlun.cli import app
+from vllm_kunlun.demo.weights import DRAFT
 
 WAYS = speculating(Path("draft"), 7, (2, 4))
 
@@ -89,6 +90,13 @@ def test_ways() -> None:
     assert ["model" in (w.speculative or {}) for w in WAYS] == [False] * 6 + [True] * 2
 
 
+def test_no_more_drafts_than_a_checkpoint_was_made_for() -> None:
+    """And as many as asked for where it does not say."""
+    assert checkpoint_config(DRAFT, 3)["num_speculative_tokens"] == 3
+    assert checkpoint_config(DRAFT, 7)["num_speculative_tokens"] == 5
+    assert checkpoint_config(Path("nowhere"), 7)["num_speculative_tokens"] == 7
+
+
 WORKER = """
 import json, os, sys
 for line in sys.stdin:
@@ -152,17 +160,17 @@ class Clients:
     """In the place of vLLM's `LLM`: requests of as many steps as their prompts say."""
 
     def __init__(self) -> None:
-        self.left: dict[str, int] = {}
+        self.begun = 0
+        self.left: dict[int, int] = {}
         self.most = 0
         self.steps = 0
         self.llm_engine = self
 
-    def enqueue(self, prompts: list[int], sampling: Any, use_tqdm: bool) -> list[str]:
+    def enqueue(self, prompts: list[int], sampling: Any, use_tqdm: bool) -> None:
         """Take prompts."""
-        ids = [str(prompt) for prompt in prompts]
-        self.left |= dict(zip(ids, prompts, strict=True))
+        self.left |= dict(enumerate(prompts, self.begun))
+        self.begun += len(prompts)
         self.most = max(self.most, len(self.left))
-        return ids
 
     def step(self) -> list[Any]:
         """Return what has ended."""
@@ -171,7 +179,7 @@ class Clients:
         done = [i for i, n in self.left.items() if n == 0]
         for i in done:
             del self.left[i]
-        return [SimpleNamespace(request_id=i) for i in done]
+        return [SimpleNamespace(request_id=str(i)) for i in done]
 
 
 def test_the_next_request_begins_as_one_ends() -> None:
@@ -179,7 +187,7 @@ def test_the_next_request_begins_as_one_ends() -> None:
     engine: Any = object.__new__(Engine)
     engine.llm = Clients()
     outputs = engine.answers([5, 1, 2, 3, 4, 6], None, 2)
-    assert [output.request_id for output in outputs] == ["5", "1", "2", "3", "4", "6"]
+    assert [output.request_id for output in outputs] == list("012345")
     assert engine.llm.most == 2
     # 5 and 4 beside 1, 2, 3 and 6.
     assert engine.llm.steps == 12

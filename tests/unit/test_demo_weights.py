@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the demo's weights come from."""
 
+import inspect
+import json
 import subprocess
 import sys
 import zipfile
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from vllm_kunlun.cli import train_draft
 from vllm_kunlun.demo import weights
 
 
@@ -75,3 +78,19 @@ def test_generate_is_a_command() -> None:
     command = [sys.executable, "-m", "vllm_kunlun.demo.generate", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--num-draft-tokens" in done.stdout
+
+
+def test_the_draft_is_as_the_command_makes_it() -> None:
+    """Its sizes are the defaults of `vllm-kunlun train-draft`, and it is small."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(train_draft).parameters.items()
+    }
+    config = json.loads((weights.DRAFT / "config.json").read_text())
+    assert config["draft_vocab_size"] == defaults["vocabulary"]
+    assert config["intermediate_size"] == defaults["intermediate"]
+    assert config["markov_rank"] == defaults["rank"]
+    assert config["block_size"] == defaults["block"]
+    layers = ",".join(map(str, config["target_layer_ids"]))
+    assert layers == defaults["layers"]
+    assert (weights.DRAFT / "model.safetensors").stat().st_size < 10_000_000

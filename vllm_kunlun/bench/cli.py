@@ -150,7 +150,7 @@ def spec(
         Path | None, typer.Option(help="Folder of the target; SmolLM2-135M if not.")
     ] = None,
     draft: Annotated[
-        Path | None, typer.Option(help="A DSpark checkpoint; random weights if not.")
+        Path | None, typer.Option(help="A DSpark checkpoint; the demo's if not.")
     ] = None,
     way: Annotated[
         list[str] | None, typer.Option(help="Only this way; may be given again.")

