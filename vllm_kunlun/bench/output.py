@@ -2,17 +2,11 @@
 """What all benchmarks do to report their findings."""
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 
 
 def environment() -> dict[str, Any]:
@@ -24,43 +18,11 @@ def environment() -> dict[str, Any]:
     }
 
 
-def make_table(
-    headings: Sequence[str], lines: Iterable[Sequence[str]], title: str | None = None
-) -> Table:
-    """Return a table as wide as its cells: half a figure is none.
-
-    Print it with `soft_wrap`, so that it is not cut off.
-    """
-    table = Table(title=title, title_justify="left")
-    for i, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if i else "left")
-    for line in lines:
-        table.add_row(*line)
-    console = Console()
-    wide = console.options.update(width=sys.maxsize)
-    table.width = Measurement.get(console, wide, table).maximum
-    return table
-
-
 def number(value: float | None) -> str:
     """Return three digits of a number, or a dash."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Yield what tells the user how far the work is.
-
-    On a terminal it is one line that changes, in a log a line each time.
-    """
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status("") as status:
-            yield status.update
-    else:
-        yield partial(print, file=sys.stderr, flush=True)
 
 
 def markdown(

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from vllm_kunlun.demo.generate import QUESTIONS, Generation
 from vllm_kunlun.demo.weights import DRAFT, cache_folder, smollm2
+from vllm_kunlun.terminal import make_table
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def run_demo(console: Console, *, offline: bool = False) -> bool:
     for question, answer in zip(QUESTIONS, baseline.text, strict=True):
         console.print(f"\n{question}", style="bold", highlight=False, markup=False)
         console.print(answer.strip(), highlight=False, markup=False)
-    console.print(_table(results))
+    console.print(_table(results), soft_wrap=True)
     console.print(
         "dspark n-gram has no draft model: it drafts from what each request has said, "
         "where something repeats itself (docs/dspark.md). The DSpark draft is a small "
@@ -89,15 +90,13 @@ def _run(way: Way, model: Path) -> Generation:
 
 
 def _table(results: dict[str, Generation]) -> Table:
-    table = Table("way", "runner", "tokens/s", "drafted", "accepted", "acceptance")
+    headings = ("way", "runner", "tokens/s", "drafted", "accepted", "acceptance")
+    lines = []
     for label, r in results.items():
         drafted, accepted = r.drafted or 0, r.accepted or 0
-        table.add_row(
-            label,
-            r.runner.rpartition(".")[0].removeprefix("vllm.v1.worker."),
-            f"{r.tokens_per_second:.1f}",
-            str(drafted) if drafted else "-",
-            str(accepted) if drafted else "-",
-            f"{accepted / drafted:.1%}" if drafted else "-",
-        )
-    return table
+        counts = ("-", "-", "-")
+        if drafted:
+            counts = (str(drafted), str(accepted), f"{accepted / drafted:.1%}")
+        runner = r.runner.rpartition(".")[0].removeprefix("vllm.v1.worker.")
+        lines.append((label, runner, f"{r.tokens_per_second:.1f}", *counts))
+    return make_table(headings, lines)

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from rich.table import Table
 
 from vllm_kunlun.bench.kernels.timing import Row
-from vllm_kunlun.bench.output import environment, make_table, markdown, number
+from vllm_kunlun.bench.output import environment, markdown, number
+from vllm_kunlun.terminal import make_table
 
 HEADINGS = (
     "kernel",

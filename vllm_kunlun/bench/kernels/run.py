@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vllm_kunlun.bench.kernels.case import Case, Size
 from vllm_kunlun.bench.kernels.timing import Row, measure
-from vllm_kunlun.bench.output import progress
+from vllm_kunlun.terminal import progress
 
 
 @dataclass(frozen=True)

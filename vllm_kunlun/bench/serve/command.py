@@ -10,17 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import (
-    check_target,
-    environment,
-    make_table,
-    markdown,
-    number,
-    progress,
-)
+from vllm_kunlun.bench.output import check_target, environment, markdown, number
 from vllm_kunlun.bench.serve.run import FIGURES, Plan, Row, run
 from vllm_kunlun.bench.ways import RUNNERS
 from vllm_kunlun.files import write_text
+from vllm_kunlun.terminal import make_table, progress
 
 MODEL_LEN = 1024
 

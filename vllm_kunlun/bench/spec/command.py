@@ -8,13 +8,14 @@ from pathlib import Path
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, progress
+from vllm_kunlun.bench.output import check_target
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.bench.spec import report
 from vllm_kunlun.bench.spec.prompts import KINDS
 from vllm_kunlun.bench.spec.run import Plan, run
 from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
 from vllm_kunlun.files import write_text
+from vllm_kunlun.terminal import progress
 
 MOST_TOKENS = 512
 

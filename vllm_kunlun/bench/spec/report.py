@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from vllm_kunlun.bench.output import environment, make_table, markdown, number
+from vllm_kunlun.bench.output import environment, markdown, number
 from vllm_kunlun.bench.spec.run import Plan, Report, Row
+from vllm_kunlun.terminal import make_table
 
 SPEED = (
     "way",

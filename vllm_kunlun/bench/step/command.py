@@ -13,9 +13,10 @@ from vllm_kunlun.bench.options import (
     parse_size,
     parse_sizes,
 )
-from vllm_kunlun.bench.output import check_target, progress
+from vllm_kunlun.bench.output import check_target
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.files import write_text
+from vllm_kunlun.terminal import progress
 
 MOST_DRAFTS = 15
 MOST_GROUPS = 4

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from vllm_kunlun.bench.output import environment, make_table, markdown, number
+from vllm_kunlun.bench.output import environment, markdown, number
 from vllm_kunlun.bench.step.run import Row
 from vllm_kunlun.bench.step.stopwatch import CONTEXT, DRAFT, STAGES
 from vllm_kunlun.bench.step.xpu_model import Costs, estimate
+from vllm_kunlun.terminal import make_table
 
 OTHERS = (DRAFT, CONTEXT)
 TIMES = ("column", "control, µs", "off / this", "torch / this", *STAGES, *OTHERS)
