@@ -80,8 +80,7 @@ pytest_with_upstream() {
 
 started=$SECONDS
 scripts/apply_and_build.sh --no-demo --env "$env" "${version[@]}" || exit 1
-"$bin/pip" install --quiet --disable-pip-version-check \
-  clang-format hypothesis matplotlib mypy pytest ruff scipy || exit 1
+"$bin/pip" install --quiet --disable-pip-version-check 'vllm-kunlun[test]' || exit 1
 report=$(printf '%-8s %4d s' build $((SECONDS - started)))
 failed=()
 for part in "${PARTS[@]}"; do

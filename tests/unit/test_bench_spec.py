@@ -301,18 +301,17 @@ def test_brackets_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 VLLM = """
 import http.server, sys
 a = sys.argv[1:]
-if a[0] == "serve":
-    if a[1] == "broken":
-        print("ValueError: no such model.")
-        sys.exit(1)
-    class Healthy(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-        def log_message(self, *arguments):
-            pass
-    address = (a[a.index("--host") + 1], int(a[a.index("--port") + 1]))
-    http.server.HTTPServer(address, Healthy).serve_forever()
+if a[1] == "broken":
+    print("ValueError: no such model.")
+    sys.exit(1)
+class Healthy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *arguments):
+        pass
+address = (a[a.index("--host") + 1], int(a[a.index("--port") + 1]))
+http.server.HTTPServer(address, Healthy).serve_forever()
 """
 
 

@@ -3,13 +3,15 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_kunlun.environment import CLOSED
 from vllm_kunlun.switches import Switches, variable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Way:
         if not compiled:
             environment["TORCHDYNAMO_DISABLE"] = "1"
         return environment
+
+
+def turns(those: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
+    """Yield all of those in each round, in each another one first; and which round."""
+    for i in range(rounds):
+        for j in range(len(those)):
+            yield i, those[(i + j) % len(those)]
 
 
 V1 = "V1"

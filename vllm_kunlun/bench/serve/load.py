@@ -3,10 +3,12 @@
 
 import contextlib
 import io
+import os
 from typing import Any
 
 from vllm_kunlun.bench.serve.server import Server
 from vllm_kunlun.bench.spec.process import last_error
+from vllm_kunlun.environment import CLOSED
 
 
 def load(server: Server, arguments: list[str]) -> dict[str, Any]:
@@ -38,6 +40,8 @@ def load(server: Server, arguments: list[str]) -> dict[str, Any]:
 
 def client(arguments: list[str]) -> dict[str, Any]:
     """Run ``vllm bench serve`` with these arguments; return its result."""
+    # Before vllm is imported, which reads them then.
+    os.environ.update(CLOSED)
     from vllm.benchmarks.serve import add_cli_args, main
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_kunlun.bench.serve.load import load
 from vllm_kunlun.bench.serve.server import Server
-from vllm_kunlun.bench.ways import V1, Way
+from vllm_kunlun.bench.ways import V1, Way, turns
 
 FIGURES = {
     "output_throughput": "tokens/s",
@@ -88,11 +88,9 @@ def take_turns(
     found: dict[str, list[dict[str, Any]]] = {s.way.label: [] for s in servers}
     arguments = [*plan.load, "--max-concurrency", str(concurrency)]
     arguments += ["--num-prompts", str(plan.requests * concurrency)]
-    for i in range(plan.rounds):
-        for j in range(len(servers)):
-            server = servers[(i + j) % len(servers)]
-            say(f"{concurrency} at once, round {i + 1}: {server.way.label}")
-            found[server.way.label].append(load(server, arguments))
+    for i, server in turns(servers, plan.rounds):
+        say(f"{concurrency} at once, round {i + 1}: {server.way.label}")
+        found[server.way.label].append(load(server, arguments))
     return found
 
 

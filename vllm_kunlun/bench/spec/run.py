@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_kunlun.bench.spec.process import EngineProcess
 from vllm_kunlun.bench.spec.worker import Found
-from vllm_kunlun.bench.ways import V1, V1_NGRAM, Way
+from vllm_kunlun.bench.ways import V1, V1_NGRAM, Way, turns
 
 WARM_UP = {"kind": "open chat", "requests": 1, "at_once": 1, "max_tokens": 4}
 Say = Callable[[str], None]
@@ -148,10 +148,8 @@ def take_turns(
 ) -> dict[str, list[Found]]:
     """Give each engine the same order, in each round in another order."""
     found: dict[str, list[Found]] = {engine.way.label: [] for engine in running}
-    for i in range(rounds):
-        for j in range(len(running)):
-            engine = running[(i + j) % len(running)]
-            found[engine.way.label].append(engine.run(**order))
+    for _, engine in turns(running, rounds):
+        found[engine.way.label].append(engine.run(**order))
     return found
 
 
