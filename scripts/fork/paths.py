@@ -10,14 +10,18 @@ from pathlib import Path
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
+def user_cache_dir() -> Path:
+    """Return where the user's programs keep what they could fetch again."""
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has relative values ignored.
+    return Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache"
+
+
 def cache_dir() -> Path:
     """Return the download cache, shared by every clone of the project."""
     if own := os.environ.get("VLLM_KUNLUN_CACHE"):
         return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative values ignored.
-    base = Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache"
-    return base / "vllm-kunlun"
+    return user_cache_dir() / "vllm-kunlun"
 
 
 def upstreams() -> Path:

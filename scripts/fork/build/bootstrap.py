@@ -26,10 +26,7 @@ def bootstrap(options: Options, arguments: list[str]) -> None:
     if options.upstream:
         _refuse_unknown(options.upstream, layout)
     with steps.step("Checking the machine"):
-        found = machine.check(options.env, layout.build)
-        if options.xpu:
-            found.append(machine.check_xpu_toolchain())
-        for line in found:
+        for line in machine.check(options.env, layout.build, xpu=options.xpu):
             say(line)
     with steps.step("Preparing the environment"):
         say(environment.make(options.env, logs))

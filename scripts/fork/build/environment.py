@@ -10,9 +10,11 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+from fork.build.disk import pip_may_keep_copies
 from fork.build.steps import Command, run
 from fork.errors import ForkError, shown
 from fork.files import write_atomically
+from fork.paths import Layout
 
 _MARKER = "vllm-kunlun-environment.json"
 # Distributions that bring a package `vllm` which is not the one built here.
@@ -88,6 +90,8 @@ def install(
     hint = "; --offline keeps pip from the package index" if offline else ""
     # Python compiles what is imported; pip would compile all of it, for a minute.
     options = ["--no-input", "--no-compile"]
+    if not pip_may_keep_copies(env, Layout().build):
+        options.append("--no-cache-dir")
     arguments = [str(python), "-m", "pip", "install", *options, *requirements]
     run(Command(arguments, log, failure + hint, env=variables(offline=offline)))
 

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from fork.build.disk import check_disk
 from fork.errors import ForkError
-from fork.paths import cache_dir
 
 _PYTHONS = ((3, 10), (3, 13))
 _GLIBC = (2, 28)
@@ -25,20 +25,19 @@ int main() {
   if constexpr (sizeof(int) > 1) return std::optional<int>(0).value();
 }
 """
-_GIGABYTE = 1_000_000_000
-# Measured: 6.2 GB installed with torch's CUDA build, and the archives on the way there.
-_ENVIRONMENT_SIZE = 9 * _GIGABYTE
-_BUILD_SIZE = 2 * _GIGABYTE
-_CACHE_SIZE = _GIGABYTE // 2
 
 
-def check(env: Path, build: Path) -> list[str]:
-    """Return what was found, one line each, or refuse with one sentence."""
+def check(env: Path, build: Path, *, xpu: bool = False) -> list[str]:
+    """Return what was found, one line each, or refuse with one sentence.
+
+    With `xpu`, the XPU's own toolchain is needed, too.
+    """
     return [
         check_platform(),
         check_python(),
         check_git(),
         check_compiler(),
+        *([check_xpu_toolchain()] if xpu else []),
         check_disk(env, build),
     ]
 
@@ -167,46 +166,11 @@ def check_xpu_toolchain() -> str:
     return f"XTDK in {xtdk}, XRE in {xre}"
 
 
-def check_disk(env: Path, build: Path) -> str:
-    """Refuse where what is still to be written would not fit."""
-    needs: dict[int, tuple[Path, int]] = {}
-    wanted = (
-        (env, 0 if _has_torch(env) else _ENVIRONMENT_SIZE),
-        (build, _BUILD_SIZE),
-        (cache_dir(), _CACHE_SIZE),
-    )
-    for path, size in wanted:
-        place = _existing(path)
-        device = place.stat().st_dev
-        first, total = needs.get(device, (place, 0))
-        needs[device] = (first, total + size)
-    for place, size in needs.values():
-        free = shutil.disk_usage(place).free
-        if free < size:
-            raise ForkError(
-                f"{place} has {free / _GIGABYTE:.1f} GB free, but "
-                f"{size / _GIGABYTE:.1f} GB are needed: free some space, or choose "
-                "other places with --env and VLLM_KUNLUN_CACHE."
-            )
-    total = sum(size for _, size in needs.values())
-    return f"{total / _GIGABYTE:.1f} GB of disk needed, and free"
-
-
 def _default_compiler() -> list[str]:
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return [name]
     return []
-
-
-def _has_torch(env: Path) -> bool:
-    return any(env.glob("lib/python3.*/site-packages/torch/version.py"))
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path
 
 
 def _numbers(version: str) -> tuple[int, ...]:
