@@ -164,6 +164,7 @@ class Clients:
         self.left: dict[int, int] = {}
         self.most = 0
         self.steps = 0
+        self.tokens = 0
         self.llm_engine = self
 
     def enqueue(self, prompts: list[int], sampling: Any, use_tqdm: bool) -> None:
@@ -175,22 +176,39 @@ class Clients:
     def step(self) -> list[Any]:
         """Return what has ended."""
         self.steps += 1
+        self.tokens += len(self.left)
         self.left = {i: n - 1 for i, n in self.left.items()}
         done = [i for i, n in self.left.items() if n == 0]
         for i in done:
             del self.left[i]
         return [SimpleNamespace(request_id=str(i)) for i in done]
 
+    def get_metrics(self) -> list[Any]:
+        """Return what is counted, of any engine's counters."""
+        name = "vllm:generation_tokens"
+        return [SimpleNamespace(name=name, value=self.tokens)]
+
 
 def test_the_next_request_begins_as_one_ends() -> None:
     """Never more than so many, and no fewer while there are any."""
     engine: Any = object.__new__(Engine)
     engine.llm = Clients()
-    outputs = engine.answers([5, 1, 2, 3, 4, 6], None, 2)
+    outputs, _, made = engine.answers([5, 1, 2, 3, 4, 6], None, 2)
     assert [output.request_id for output in outputs] == list("012345")
     assert engine.llm.most == 2
     # 5 and 4 beside 1, 2, 3 and 6.
     assert engine.llm.steps == 12
+    # 6 begins after six steps of two; what comes then does not count.
+    assert made == 12
+
+
+def test_all_counts_where_no_request_waits() -> None:
+    """A batch that is never filled up again is measured to its end."""
+    engine: Any = object.__new__(Engine)
+    engine.llm = Clients()
+    _, seconds, made = engine.answers([3, 1], None, 2)
+    assert made == 4
+    assert seconds > 0
 
 
 @pytest.mark.usefixtures("worker")

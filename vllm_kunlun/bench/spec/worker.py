@@ -23,7 +23,9 @@ class Found:
     """What one run of an engine gave."""
 
     seconds: float
+    """How long all places were taken: until the last request began."""
     tokens: int
+    """Tokens made in that time."""
     inter_token: float
     """Milliseconds between two tokens of a request; the median over requests of each
     one's mean."""
@@ -71,9 +73,7 @@ class Engine:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         before = self.counters()
-        started = time.perf_counter()
-        outputs = self.answers(prompts, sampling, at_once)
-        seconds = time.perf_counter() - started
+        outputs, seconds, made = self.answers(prompts, sampling, at_once)
         after = self.counters()
         between = [
             (o.metrics.last_token_ts - o.metrics.first_token_ts) / (max_tokens - 1)
@@ -82,7 +82,7 @@ class Engine:
         tokens = [list(o.outputs[0].token_ids) for o in outputs]
         return Found(
             seconds=seconds,
-            tokens=sum(map(len, tokens)),
+            tokens=made,
             inter_token=statistics.median(between) * 1e3,
             drafts=after["drafts"] - before["drafts"],
             drafted=after["draft_tokens"] - before["draft_tokens"],
@@ -98,18 +98,38 @@ class Engine:
             outputs=tokens,
         )
 
-    def answers(self, prompts: list[Any], sampling: Any, at_once: int) -> list[Any]:
-        """Return the prompts' outputs, in their order."""
+    def answers(
+        self, prompts: list[Any], sampling: Any, at_once: int
+    ) -> tuple[list[Any], float, int]:
+        """Return the prompts' outputs, and the seconds and tokens until the last began.
+
+        From then on places get empty, which says nothing of a server that is busy, and
+        costs the most where requests take different numbers of steps. Where no request
+        has to wait for a place it is all of the time, and all tokens.
+        """
         begun = 0
         outputs: list[Any] = []
+        before = self.generated()
+        started = time.perf_counter()
+        ended, made = started, 0
         while len(outputs) < len(prompts):
             free = at_once - (begun - len(outputs))
             if new := prompts[begun : begun + free]:
                 self.llm.enqueue(new, sampling, use_tqdm=False)
                 begun += len(new)
+                ended, made = time.perf_counter(), self.generated() - before
             outputs += self.llm.llm_engine.step()
+        if len(prompts) <= at_once:
+            ended, made = time.perf_counter(), self.generated() - before
         # They are numbered as they come in.
-        return sorted(outputs, key=lambda output: int(output.request_id))
+        outputs.sort(key=lambda output: int(output.request_id))
+        return outputs, ended - started, made
+
+    def generated(self) -> int:
+        """Return how many tokens all requests have got."""
+        metrics = {metric.name: metric for metric in self.llm.get_metrics()}
+        value: int = metrics["vllm:generation_tokens"].value
+        return value
 
     def prompt(self, kind: str, number: int) -> list[int]:
         """Return the tokens of a prompt."""
