@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import made_up
 from fork.paths import Layout
 
 GITCONFIG = "[user]\nname = A\nemail = a@example.org\n"
+Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +33,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(tmp_path / "cache"))
     (folder / ".gitconfig").write_text(GITCONFIG)
     return folder
+
+
+@pytest.fixture
+def leave_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return what leaves so many gigabytes free on every disk."""
+
+    def leave(gigabytes: float) -> None:
+        usage = Usage(0, 0, int(gigabytes * 10**9))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+
+    return leave
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,14 @@ from fork.build import disk, environment
 from fork.build.steps import Command
 from fork.errors import ForkError
 
-Usage = namedtuple("Usage", "total used free")
+Leave = Callable[[float], None]
 
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """Return an environment and a build folder, on one device with pip's cache."""
     monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "pip"))
-    monkeypatch.setenv("VLLM_KUNLUN_CACHE", str(tmp_path / "cache"))
     return tmp_path / "env", tmp_path / "build"
-
-
-def leave(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
-    usage = Usage(0, 0, int(gigabytes * 10**9))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
 
 def install_torch(env: Path) -> None:
@@ -34,8 +27,8 @@ def install_torch(env: Path) -> None:
     (torch / "version.py").touch()
 
 
-def test_too_little(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    leave(monkeypatch, 3)
+def test_too_little(places: tuple[Path, Path], leave_free: Leave) -> None:
+    leave_free(3)
     with pytest.raises(ForkError, match=r"has 3\.0 GB free, but 9\.0 GB are needed"):
         disk.check_disk(*places)
     # What is already installed is not asked for again.
@@ -44,14 +37,14 @@ def test_too_little(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_little_is_enough_without_pips_copies(
-    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    places: tuple[Path, Path], leave_free: Leave
 ) -> None:
-    leave(monkeypatch, 10.2)
+    leave_free(10.2)
     assert "pip keeps no copies" in disk.check_disk(*places)
-    leave(monkeypatch, 12)
+    leave_free(12)
     assert "pip" not in disk.check_disk(*places)
     # An installed torch leaves its room to others.
-    leave(monkeypatch, 5)
+    leave_free(5)
     install_torch(places[0])
     assert disk.pip_may_keep_copies(*places)
 
@@ -60,12 +53,13 @@ def test_little_is_enough_without_pips_copies(
 def test_pip_is_told(
     places: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
+    leave_free: Leave,
     gigabytes: float,
     kept: bool,
 ) -> None:
     commands: list[Command] = []
     monkeypatch.setattr(environment, "run", commands.append)
-    leave(monkeypatch, gigabytes)
+    leave_free(gigabytes)
     env, build = places
     environment.install(env, ["packaging"], build / "log", "failed", offline=False)
     (command,) = commands

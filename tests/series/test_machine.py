@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from fork.errors import ForkError
 from fork.paths import Layout
 from made_up import SCRIPTS
 
-Usage = namedtuple("Usage", "total used free")
 
-
-def test_this_machine_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_is_fine(
+    tmp_path: Path, leave_free: Callable[[float], None]
+) -> None:
     # But perhaps for its disk, which a test has no use for.
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 10**12))
+    leave_free(1000)
     assert len(machine.check(tmp_path / "env", tmp_path / "build")) == 5
 
 
@@ -184,9 +184,11 @@ def test_xpu_toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_toolchain_comes_before_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leave_free: Callable[[float], None],
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
+    leave_free(0)
     monkeypatch.delenv("CLANG_PATH", raising=False)
     with pytest.raises(ForkError, match="XTDK, the XPU's compiler"):
         machine.check(tmp_path / "env", tmp_path / "build", xpu=True)

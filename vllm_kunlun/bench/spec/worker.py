@@ -111,19 +111,23 @@ class Engine:
         outputs: list[Any] = []
         before = self.generated()
         started = time.perf_counter()
-        ended, made = started, 0
+
+        def so_far() -> tuple[float, int]:
+            return time.perf_counter() - started, self.generated() - before
+
+        all_begun = None
         while len(outputs) < len(prompts):
             free = at_once - (begun - len(outputs))
             if new := prompts[begun : begun + free]:
                 self.llm.enqueue(new, sampling, use_tqdm=False)
                 begun += len(new)
-                ended, made = time.perf_counter(), self.generated() - before
+                if begun == len(prompts) > at_once:
+                    all_begun = so_far()
             outputs += self.llm.llm_engine.step()
-        if len(prompts) <= at_once:
-            ended, made = time.perf_counter(), self.generated() - before
+        seconds, made = all_begun or so_far()
         # They are numbered as they come in.
         outputs.sort(key=lambda output: int(output.request_id))
-        return outputs, ended - started, made
+        return outputs, seconds, made
 
     def generated(self) -> int:
         """Return how many tokens all requests have got."""
