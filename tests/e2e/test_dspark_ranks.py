@@ -2,36 +2,62 @@
 """DSpark on two ranks of a tensor-parallel target."""
 
 from pathlib import Path
+from typing import Any
 
-from engine import engine, run_script, tokens
+import pytest
+from engine import dspark, engine, run_script, tokens
 
-PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100))]
+# The first ones are drafted by a checkpoint; the model goes on repeating the others, so
+# that their own tokens are drafts.
+PROMPTS = [
+    [1, 5, 9, 20, 33],
+    list(range(40, 100)),
+    *[(list(range(i, i + 9)) * 4)[: 20 + i] for i in range(4)],
+]
+MAX_TOKENS = 60
 SCRIPT = """
 import json, sys
 if __name__ == "__main__":
     sys.path.insert(0, {tests!r})
     from pathlib import Path
-    from engine import dspark, engine, tokens
+    from engine import engine, tokens
+    from vllm.platforms import current_platform
+
+    platform = type(current_platform)
+    update = platform.check_and_update_config
+
+    def set_async_scheduling(config):
+        update(config)
+        config.scheduler_config.async_scheduling = {is_async}
+
+    platform.check_and_update_config = staticmethod(set_async_scheduling)
     options = {{"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}}
-    speculative = dspark(Path({draft!r}))
-    with engine(Path({model!r}), speculative_config=speculative, **options) as llm:
-        found = {{"tokens": tokens(llm, {prompts}, 24)}}
+    with engine(Path({model!r}), speculative_config={speculative}, **options) as llm:
+        found = {{"tokens": tokens(llm, {prompts}, {max_tokens})}}
         name = "vllm:spec_decode_num_accepted_tokens"
         found["accepted"] = sum(m.value for m in llm.get_metrics() if m.name == name)
         print("FOUND", json.dumps(found))
 """
 
 
-def test_two_ranks(bigram_model: Path, bigram_draft: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drafter", ["checkpoint", "own tokens, async"])
+def test_two_ranks(
+    drafter: str, bigram_model: Path, bigram_draft: Path, tmp_path: Path
+) -> None:
     """Tokens are V1's on one rank, and drafts are accepted."""
     with engine(bigram_model, use_v2=False) as llm:
-        expected = tokens(llm, PROMPTS, 24)
+        expected = tokens(llm, PROMPTS, MAX_TOKENS)
+    speculative: dict[str, Any] = {"method": "dspark", "num_speculative_tokens": 7}
+    if drafter == "checkpoint":
+        speculative = dspark(bigram_draft)
     found, _ = run_script(
         SCRIPT.format(
             tests=str(Path(__file__).parent),
-            draft=str(bigram_draft),
+            is_async=drafter.endswith("async"),
             model=str(bigram_model),
+            speculative=speculative,
             prompts=PROMPTS,
+            max_tokens=MAX_TOKENS,
         ),
         tmp_path,
         VLLM_WORKER_MULTIPROC_METHOD="spawn",

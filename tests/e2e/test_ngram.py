@@ -14,6 +14,7 @@ from engine import GREEDY, dspark, engine, tokens
 from vllm import LLM, SamplingParams
 from vllm.platforms import current_platform
 from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.core.sched.output import SchedulerOutput
 
 NUM_DRAFTS = 7
 MODEL_FREE = {"method": "dspark", "num_speculative_tokens": NUM_DRAFTS}
@@ -196,7 +197,9 @@ def test_search_gives_the_same(
     for value in ("0", "1"):
         monkeypatch.setenv("KUNLUN_DRAFT_CACHE", value)
         switches.current.cache_clear()
-        with engine(bigram_model, speculative_config=MODEL_FREE) as llm:
+        # With a measured cost no two runs verify the same drafts.
+        config = {**MODEL_FREE, "draft_verify_cost": 0.01}
+        with engine(bigram_model, speculative_config=config) as llm:
             assert tokens(llm, PROMPTS, MAX_TOKENS) == expected
             seen.append(counters(llm)["num_accepted_tokens_per_pos"])
     switches.current.cache_clear()
@@ -210,6 +213,7 @@ def test_search_gives_the_same(
             {"prompt_lookup_min": 5, "prompt_lookup_max": 3},
             "prompt_lookup_min=5 is more than prompt_lookup_max=3: lower the first or",
         ),
+        ({"draft_free_rows": 16}, "draft_free_rows=16 counts only with a draft_verify"),
         ({"prompt_lookup_max": 65}, "prompt_lookup_max=65 is more than dspark looks"),
         (
             {"draft_sample_method": "probabilistic"},
@@ -247,6 +251,70 @@ def test_padded_drafts_are_not_accepted(bigram_model: Path, bigram_draft: Path) 
             step()
 
 
+def test_what_drafts_cost_is_measured(bigram_model: Path) -> None:
+    """An engine's own steps say it, and a given cost stands."""
+
+    def cost(worker: Any) -> tuple[float, int]:
+        speculator = worker.model_runner.speculator
+        batch = SimpleNamespace(is_prefilling_np=np.array([True]), num_reqs=4)
+        return tuple(speculator._cost(batch))
+
+    given = {"draft_verify_cost": 0.3, "draft_free_rows": 2}
+    for more, first, last in (({}, (0.01, 8), None), (given, (0.3, 2), (0.3, 2))):
+        config = {**MODEL_FREE, **more}
+        with engine(bigram_model, speculative_config=config) as llm:
+            assert llm.collective_rpc(cost) == [first]
+            tokens(llm, PROMPTS, MAX_TOKENS)
+            found = llm.collective_rpc(cost)[0]
+        if last is None:
+            assert 0 < found[0] < 10
+            assert found[1] == 0
+        else:
+            assert found == last
+
+
+def batch_of(num_reqs: int) -> Any:
+    """Return what of a batch counts for the drafts' number."""
+    return SimpleNamespace(
+        req_ids=["a", "b", "c"][:num_reqs],
+        idx_mapping=torch.arange(num_reqs),
+        has_structured_output_reqs=False,
+        num_draft_tokens_per_req=np.array([3, 1, 3], np.int32)[:num_reqs],
+    )
+
+
+@pytest.mark.parametrize("has_peers", [False, True])
+def test_ranks_drop_the_same_drafts(
+    has_peers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has arrived at which of them; a rank alone takes the latest there is."""
+    import vllm.v1.worker.cpu.shm  # noqa: F401  (the CPU's streams and events)
+
+    from vllm_kunlun.draft.ngram.lengths import DraftLengths
+
+    num_drafts = torch.zeros(3, dtype=torch.int32)
+    planned = SchedulerOutput.make_empty()
+    planned.scheduled_spec_decode_tokens = {"a": [-1] * 3, "b": [-1] * 3}
+    planned.num_scheduled_tokens = {"a": 4, "b": 4, "c": 1}
+    planned.total_num_scheduled_tokens = 9
+    found = {}
+    for arrived in (True, False):
+        lengths = DraftLengths(torch.device("cpu"), num_drafts, has_peers=has_peers)
+        for drafts in ([2, 0, 0], [1, 3, 0]):
+            num_drafts[:] = torch.tensor(drafts)
+            lengths.set_draft_tokens(batch_of(3), torch.zeros(3, 3, dtype=torch.int64))
+            monkeypatch.setattr(lengths.latest.copied, "query", lambda a=arrived: a)
+            trimmed = lengths.trim(planned)
+        kept = trimmed.scheduled_spec_decode_tokens
+        assert trimmed.total_num_scheduled_tokens == 3 + sum(map(len, kept.values()))
+        assert planned.total_num_scheduled_tokens == 9
+        found[arrived] = {req_id: len(drafts) for req_id, drafts in kept.items()}
+    if has_peers:
+        assert found == {True: {"a": 2}, False: {"a": 2}}
+    else:
+        assert found == {True: {"a": 1, "b": 3}, False: {}}
+
+
 def test_drafts_are_counted_after_the_next_step_is_planned() -> None:
     """As with async scheduling, where a batch's arrays hold the next one by then."""
     import vllm.v1.worker.cpu.shm  # noqa: F401  (the CPU's streams and events)
@@ -254,13 +322,8 @@ def test_drafts_are_counted_after_the_next_step_is_planned() -> None:
     from vllm_kunlun.draft.ngram.lengths import DraftLengths
 
     num_drafts = torch.tensor([2, 3, 0], dtype=torch.int32)
-    lengths = DraftLengths(torch.device("cpu"), num_drafts)
-    batch: Any = SimpleNamespace(
-        req_ids=["a", "b", "c"],
-        idx_mapping=torch.arange(3),
-        has_structured_output_reqs=False,
-        num_draft_tokens_per_req=np.array([3, 1, 3], np.int32),
-    )
+    lengths = DraftLengths(torch.device("cpu"), num_drafts, has_peers=False)
+    batch = batch_of(3)
     lengths.set_draft_tokens(batch, torch.zeros(3, 3, dtype=torch.int64))
     count = lengths.count(batch)
     batch.num_draft_tokens_per_req[:] = [0, 3, 0]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drafts of which each request has its own number."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.gpu.async_utils import async_copy_to_np
@@ -13,13 +15,33 @@ if TYPE_CHECKING:
     from vllm.v1.worker.gpu.input_batch import InputBatch
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """How many drafts the requests of a batch have, as the host hears of it.
+
+    Attributes:
+        req_ids: the batch's.
+        lengths: [num_reqs], int32, valid once `copied` has happened.
+        copied: an event.
+    """
+
+    req_ids: list[str]
+    lengths: npt.NDArray[np.int32]
+    copied: Any
+
+    def by_request(self) -> dict[str, int]:
+        """Return the lengths, after waiting for them."""
+        self.copied.synchronize()
+        return dict(zip(self.req_ids, self.lengths.tolist(), strict=True))
+
+
 class CountedDrafts(DraftTokensHandler):
     """Hands the scheduler as many drafts of each request as it has."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self._lengths = np.empty(0, np.int32)
-        self._copied = torch.cuda.Event(blocking=True)
+        nobody = torch.cuda.Event(blocking=True)
+        self.latest = Lengths([], np.empty(0, np.int32), nobody)
 
     def take(
         self,
@@ -38,16 +60,17 @@ class CountedDrafts(DraftTokensHandler):
         super().set_draft_tokens(input_batch, draft_tokens)
         self.copy_stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.copy_stream):
-            self._lengths = async_copy_to_np(lengths)
+            copied = torch.cuda.Event(blocking=True)
+            self.latest = Lengths(
+                input_batch.req_ids, async_copy_to_np(lengths), copied
+            )
             lengths.record_stream(self.copy_stream)
-            self._copied.record()
+            copied.record()
 
     def get_draft_tokens(self) -> DraftTokenIds:
         """Return the drafts, -1 for each where nobody looks at the tokens."""
         drafts = super().get_draft_tokens()
-        self._copied.synchronize()
-        for tokens, length in zip(
-            drafts.draft_token_ids, self._lengths.tolist(), strict=True
-        ):
-            del tokens[length:]
+        lengths = self.latest.by_request()
+        for req_id, tokens in zip(drafts.req_ids, drafts.draft_token_ids, strict=True):
+            del tokens[lengths[req_id] :]
         return drafts

@@ -22,10 +22,21 @@ class DraftLengths(CountedDrafts):
     before: `trim` takes out what is known to be missing, without waiting.
     """
 
-    def __init__(self, device: torch.device, num_drafts: torch.Tensor) -> None:
+    def __init__(
+        self, device: torch.device, num_drafts: torch.Tensor, *, has_peers: bool
+    ) -> None:
+        """Start without drafts.
+
+        Args:
+            device: of the runner.
+            num_drafts: [max_num_reqs], int32, by state row: how many drafts each has.
+            has_peers: whether other ranks have to come to the same numbers.
+        """
         super().__init__(device)
         self.num_drafts = num_drafts
-        self._known: dict[str, int] = {}
+        self._has_peers = has_peers
+        self._before = self.latest
+        self._known = self.latest
 
     def set_draft_tokens(
         self, input_batch: "InputBatch", draft_tokens: torch.Tensor
@@ -39,6 +50,7 @@ class DraftLengths(CountedDrafts):
         if input_batch.has_structured_output_reqs:
             draft_tokens = draft_tokens[input_batch.idx_mapping]
         lengths = self.num_drafts[input_batch.idx_mapping]
+        self._before = self.latest
         self.take(input_batch, draft_tokens, lengths)
 
     def count(self, input_batch: "InputBatch") -> Callable[[], dict[str, int]]:
@@ -46,12 +58,10 @@ class DraftLengths(CountedDrafts):
         assert input_batch.num_draft_tokens_per_req is not None
         # By the time it is asked, the next step may have been planned in that array.
         scheduled = input_batch.num_draft_tokens_per_req.tolist()
-        req_ids, copied = input_batch.req_ids, self._copied
-        had_ids, had_lengths = self.req_ids, self._lengths
+        req_ids, drafts = input_batch.req_ids, self.latest
 
         def counts() -> dict[str, int]:
-            copied.synchronize()
-            had = dict(zip(had_ids, had_lengths.tolist(), strict=True))
+            had = drafts.by_request()
             return {
                 req_id: min(n, had.get(req_id, 0))
                 for req_id, n in zip(req_ids, scheduled, strict=True)
@@ -69,13 +79,18 @@ class DraftLengths(CountedDrafts):
         # The grammar's masks are made for the rows that the scheduler has in mind.
         if not scheduled or scheduler_output.has_structured_output_requests:
             return scheduler_output
-        if self._copied.query():
+        if self._has_peers:
+            # What has arrived by now differs from rank to rank. The lengths before the
+            # latest are of a step whose tokens the scheduler has got.
+            self._known = self._before
+        elif self.latest.copied.query():
             # Else the lengths of the step before are the best that is known.
-            self._known = dict(zip(self.req_ids, self._lengths.tolist(), strict=True))
+            self._known = self.latest
+        known = self._known.by_request()
         num_tokens = dict(scheduler_output.num_scheduled_tokens)
         kept: dict[str, list[int]] = {}
         for req_id, drafts in scheduled.items():
-            length = min(len(drafts), self._known.get(req_id, 0))
+            length = min(len(drafts), known.get(req_id, 0))
             num_tokens[req_id] -= len(drafts) - length
             if length:
                 kept[req_id] = drafts[:length]

@@ -11,10 +11,12 @@ from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 from vllm_kunlun import ops
 from vllm_kunlun.draft.ngram.index import Acceptance, MatchIndex
 from vllm_kunlun.draft.ngram.lengths import DraftLengths
+from vllm_kunlun.draft.ngram.step_times import FREE_ROWS, Cost, MeasuredCost
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.config.compilation import CUDAGraphMode
+    from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.worker.gpu.input_batch import InputBatch
     from vllm.v1.worker.gpu.model_runner_v2 import FusedStages, ModelRunnerV2
     from vllm.v1.worker.gpu.states import RequestState
@@ -58,11 +60,13 @@ class NgramSpeculator(BaseSpeculator):
         max_num_reqs = vllm_config.scheduler_config.max_num_seqs
         num_steps = config.num_speculative_tokens
         self._is_async = bool(vllm_config.scheduler_config.async_scheduling)
-        self._verify_cost = config.draft_verify_cost
-        self._free_rows = config.draft_free_rows
         self._num_drafts = torch.zeros(max_num_reqs, dtype=torch.int32, device=device)
         self._match_len = torch.zeros_like(self._num_drafts)
-        self._handover = DraftLengths(device, self._num_drafts)
+        self._handover = DraftLengths(
+            device,
+            self._num_drafts,
+            has_peers=vllm_config.parallel_config.world_size > 1,
+        )
         self._index: MatchIndex | None = None
         if keeps_index:
             self._index = MatchIndex.make(
@@ -72,8 +76,17 @@ class NgramSpeculator(BaseSpeculator):
                 device,
             )
         self._acceptance: Acceptance | None = None
+        self._measured: MeasuredCost | None = None
         if config.adaptive_draft_length:
             self._acceptance = Acceptance.make(max_num_reqs, num_steps, device)
+            if config.draft_verify_cost is None:
+                self._measured = MeasuredCost()
+            else:
+                free_rows = config.draft_free_rows
+                self._given = Cost(
+                    config.draft_verify_cost,
+                    FREE_ROWS if free_rows is None else free_rows,
+                )
         ops.load()
         logger.info_once(
             "DSpark drafts from each request's own tokens: %s %d drafts after a match "
@@ -90,16 +103,24 @@ class NgramSpeculator(BaseSpeculator):
         """Take the runner's request state; return `stages` with those of drafting."""
         self._state: RequestState = runner.req_states
         runner.draft_tokens_handler = self._handover
-        stages = replace(stages, store_draft_tokens=self._handover.set_draft_tokens)
+        stages = replace(
+            stages,
+            begin_step=self.begin_step,
+            store_draft_tokens=self._handover.set_draft_tokens,
+        )
         if not self._is_async:
             return stages
         # Rows without a draft may still be verified where it is not known in time.
         self._state.num_drafts = self._num_drafts
-        return replace(
-            stages,
-            trim_drafts=self._handover.trim,
-            count_drafts=self._handover.count,
-        )
+        return replace(stages, count_drafts=self._handover.count)
+
+    def begin_step(self, scheduler_output: "SchedulerOutput") -> "SchedulerOutput":
+        """Return `scheduler_output` without drafts that need no verification."""
+        if self._measured is not None:
+            self._measured.begin_step()
+        if self._is_async:
+            return self._handover.trim(scheduler_output)
+        return scheduler_output
 
     def init_cudagraph_manager(self, cudagraph_mode: "CUDAGraphMode") -> None:
         """Do nothing: there is no model to capture."""
@@ -160,6 +181,7 @@ class NgramSpeculator(BaseSpeculator):
             state.max_model_len,
         )
         if self._acceptance is not None:
+            cost = self._cost(input_batch)
             torch.ops.vllm_kunlun.adapt_draft_length(
                 self._num_drafts,
                 self._acceptance.trials,
@@ -172,7 +194,16 @@ class NgramSpeculator(BaseSpeculator):
                 DECAY,
                 POOL_DECAY,
                 POOL_WEIGHT,
-                self._verify_cost,
-                self._free_rows,
+                cost.verify,
+                cost.free_rows,
             )
         return state.draft_tokens
+
+    def _cost(self, input_batch: "InputBatch") -> Cost:
+        """Return what drafts cost in the next step, and learn from this one."""
+        if self._measured is None:
+            return self._given
+        # Rows of a prompt have no logits, and cost less.
+        if not input_batch.is_prefilling_np.any():
+            self._measured.end_step(input_batch.num_tokens, input_batch.num_reqs)
+        return self._measured.of(input_batch.num_reqs)
