@@ -27,6 +27,22 @@ struct VerifyGreedy {
   GetNumSampledAndRejected counts;  // cu_num_logits too
 };
 
+// Grid (num_reqs). For drafts that are certain: known without probabilities.
+//
+// Each row's token is drawn as gumbel_sample draws it, with the row's own seed and
+// position, whatever the drafts are; a request's drafts are accepted up to the first
+// that is not the token drawn in the row before it. So a draft is accepted with the
+// target's chance of it, as by rejection sampling, and what is said is what would be
+// said without drafts.
+// Written: as by VerifyGreedy, with drawn tokens for argmaxes.
+struct VerifyDrawn {
+  VerifyGreedy verify;
+  const float* temp;     // [max_num_reqs]; the logits have been divided by it
+  const int64_t* seeds;  // [max_num_reqs]
+  IntList pos;           // [num_logits]
+  bool use_fp64;
+};
+
 // Grid (num_reqs).
 //
 // What upstream's rejection_sample and get_num_sampled_and_rejected do, to the bit: the

@@ -74,6 +74,7 @@ void apply_grammar_bitmask(const ApplyGrammarBitmask& a, int64_t begin, int64_t 
 
 void fused_logits(const FusedLogits& a, int64_t begin, int64_t end);
 void verify_greedy(const VerifyGreedy& a, int64_t begin, int64_t end);
+void verify_drawn(const VerifyDrawn& a, int64_t begin, int64_t end);
 void rejection_sample(const RejectionSample& a, int64_t begin, int64_t end);
 
 void topk_log_softmax(const TopkLogSoftmax& a, int64_t begin, int64_t end);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "host/kernels.h"
+#include "host/noise.h"
 #include "host/simd.h"
 #include "host/verify.h"
 
@@ -29,20 +30,42 @@ int64_t argmax(const TargetLogits& logits, int64_t row, int64_t vocab_size) {
   return best + find_largest(target_row(logits, row, best, n, buffer), n).index;
 }
 
+// Accepts request i's drafts as long as they are the tokens of the rows before them.
+template <class TokenOf>
+void accept_equal(const VerifyGreedy& a, int64_t i, const TokenOf& token_of) {
+  const int64_t first = a.counts.cu_num_logits[i];
+  const int64_t num_drafts = a.counts.cu_num_logits[i + 1] - first - 1;
+  int64_t k = 0;
+  for (;; ++k) {
+    const int64_t token = token_of(first + k);
+    a.sampled[i][k] = token;
+    if (k == num_drafts || a.draft_sampled[first + k + 1] != token) break;
+  }
+  a.counts.num_sampled[i] = static_cast<int32_t>(k + 1);
+  get_num_sampled_and_rejected(a.counts, i, i + 1);
+}
+
 }  // namespace
 
 void verify_greedy(const VerifyGreedy& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t first = a.counts.cu_num_logits[i];
-    const int64_t num_drafts = a.counts.cu_num_logits[i + 1] - first - 1;
-    int64_t k = 0;
-    for (;; ++k) {
-      const int64_t token = argmax(a.logits, first + k, a.vocab_size);
-      a.sampled[i][k] = token;
-      if (k == num_drafts || a.draft_sampled[first + k + 1] != token) break;
-    }
-    a.counts.num_sampled[i] = static_cast<int32_t>(k + 1);
-    get_num_sampled_and_rejected(a.counts, i, i + 1);
+    accept_equal(a, i,
+                 [&](int64_t row) { return argmax(a.logits, row, a.vocab_size); });
+  }
+}
+
+void verify_drawn(const VerifyDrawn& a, int64_t begin, int64_t end) {
+  const VerifyGreedy& v = a.verify;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t req = v.counts.idx_mapping[i];
+    accept_equal(v, i, [&](int64_t row) {
+      if (a.temp[req] == 0) return argmax(v.logits, row, v.vocab_size);
+      const Noise noise{true, a.use_fp64, random_word(a.seeds[req], a.pos, row)};
+      const auto logits = [&](int64_t t, int64_t n, float* buffer) {
+        return target_row(v.logits, row, t, n, buffer);
+      };
+      return block_largest(0, v.vocab_size, noise, logits).index;
+    });
   }
 }
 

@@ -80,6 +80,7 @@ std::vector<std::string> xpu_kernels() {
       "temperature",
       "topk_log_softmax",
       "update_draft_inputs",
+      "verify_drawn",
       "verify_greedy",
       "zero_kv_blocks",
   };

@@ -126,11 +126,33 @@ Batch batch(const OpCheck& check, const Tensor& sampled, const Tensor& num_sampl
   return b;
 }
 
+IntList positions_of_rows(const OpCheck& check, const Tensor& positions,
+                          const Tensor& logits_indices) {
+  return {
+      check.flat<const int64_t>("positions", positions, 0), true,
+      tokens_of_rows(check, logits_indices, logits_indices.numel(), positions.numel())};
+}
+
 TargetLogits logits_of(const OpCheck& check, const Tensor& logits, int64_t num_logits,
                        int64_t vocab_size) {
   check.columns("logits", logits, vocab_size);
   return {check.float_rows("logits", logits, logits.stride(0), num_logits),
           check.float_type("logits", logits), logits.stride(0)};
+}
+
+VerifyGreedy equal_drafts(const OpCheck& check, const Tensor& sampled,
+                          const Tensor& num_sampled, const Tensor& num_rejected,
+                          const Tensor& logits, const Tensor& input_ids,
+                          const Tensor& logits_indices, const Tensor& cu_num_logits,
+                          const Tensor& idx_mapping, const Tensor& seq_lens,
+                          const Tensor& prefill_len, int64_t vocab_size) {
+  check.at_least("vocab_size", vocab_size, 1);
+  // A draft that the drafter alone knows is never the target's token.
+  const Batch b =
+      batch(check, sampled, num_sampled, num_rejected, input_ids, logits_indices,
+            cu_num_logits, idx_mapping, seq_lens, prefill_len, INT32_MAX);
+  return {b.sampled, logits_of(check, logits, b.num_logits, vocab_size), vocab_size,
+          b.draft_sampled, b.counts};
 }
 
 template <void (*kLaunch)(const VerifyGreedy&)>
@@ -141,19 +163,48 @@ void verify_greedy(const Tensor& sampled, const Tensor& num_sampled,
                    const Tensor& seq_lens, const Tensor& prefill_len,
                    int64_t vocab_size) {
   const OpCheck check("verify_greedy", logits);
-  check.at_least("vocab_size", vocab_size, 1);
-  // A draft that the drafter alone knows is never the argmax.
-  const Batch b =
-      batch(check, sampled, num_sampled, num_rejected, input_ids, logits_indices,
-            cu_num_logits, idx_mapping, seq_lens, prefill_len, INT32_MAX);
-  kLaunch({b.sampled, logits_of(check, logits, b.num_logits, vocab_size), vocab_size,
-           b.draft_sampled, b.counts});
+  kLaunch(equal_drafts(check, sampled, num_sampled, num_rejected, logits, input_ids,
+                       logits_indices, cu_num_logits, idx_mapping, seq_lens,
+                       prefill_len, vocab_size));
+}
+
+template <void (*kLaunch)(const VerifyDrawn&)>
+void verify_drawn(const Tensor& sampled, const Tensor& num_sampled,
+                  const Tensor& num_rejected, const Tensor& logits,
+                  const Tensor& input_ids, const Tensor& positions,
+                  const Tensor& logits_indices, const Tensor& cu_num_logits,
+                  const Tensor& idx_mapping, const Tensor& seq_lens,
+                  const Tensor& prefill_len, const Tensor& temperature,
+                  const Tensor& seeds, int64_t vocab_size, bool use_fp64) {
+  const OpCheck check("verify_drawn", logits);
+  const VerifyGreedy verify = equal_drafts(
+      check, sampled, num_sampled, num_rejected, logits, input_ids, logits_indices,
+      cu_num_logits, idx_mapping, seq_lens, prefill_len, vocab_size);
+  if (checks_indices()) {
+    row_list(check, "idx_mapping", idx_mapping, verify.counts.num_reqs,
+             std::min(temperature.numel(), seeds.numel()));
+  }
+  kLaunch({verify, check.flat<const float>("temperature", temperature, 0),
+           check.flat<const int64_t>("seeds", seeds, 0),
+           positions_of_rows(check, positions, logits_indices), use_fp64});
+}
+
+int64_t rows_per_request(const VerifyGreedy& a) {
+  const int64_t reqs = a.counts.num_reqs;
+  return reqs > 0 ? a.counts.cu_num_logits[reqs] / reqs : 0;
 }
 
 void on_host(const VerifyGreedy& a) {
-  const int64_t reqs = a.counts.num_reqs;
-  const int64_t rows = reqs > 0 ? a.counts.cu_num_logits[reqs] / reqs : 0;
-  launch_on_host(host::verify_greedy, a, reqs, rows * a.vocab_size);
+  launch_on_host(host::verify_greedy, a, a.counts.num_reqs,
+                 rows_per_request(a) * a.vocab_size);
+}
+
+// A token's exponentials and its noise cost as much as several elements of plain work.
+constexpr int64_t kElementsPerToken = 8;
+
+void on_host(const VerifyDrawn& a) {
+  launch_on_host(host::verify_drawn, a, a.verify.counts.num_reqs,
+                 kElementsPerToken * rows_per_request(a.verify) * a.verify.vocab_size);
 }
 
 template <void (*kLaunch)(const RejectionSample&)>
@@ -203,9 +254,7 @@ void rejection_sample(const Tensor& sampled, const Tensor& num_sampled,
                                      expanded_idx_mapping, b.num_logits, num_states);
   const auto* places =
       check.flat<const int32_t>("expanded_local_pos", expanded_local_pos, b.num_logits);
-  const IntList pos{
-      check.flat<const int64_t>("positions", positions, 0), true,
-      tokens_of_rows(check, logits_indices, b.num_logits, positions.numel())};
+  const IntList pos = positions_of_rows(check, positions, logits_indices);
   const auto* temp = check.flat<const float>("temperature", temperature, 0);
   const auto* seed = check.flat<const int64_t>("seeds", seeds, 0);
   const float* rates_data = check.flat<const float>("synthetic_conditional_rates",
@@ -307,9 +356,6 @@ void rejection_sample(const Tensor& sampled, const Tensor& num_sampled,
   kLaunch(args);
 }
 
-// A token's exponentials and its noise cost as much as several elements of plain work.
-constexpr int64_t kElementsPerToken = 8;
-
 void on_host(const RejectionSample& a) {
   const int64_t reqs = a.counts.num_reqs;
   if (reqs >= at::get_num_threads()) {
@@ -345,6 +391,12 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
       "Tensor logits_indices, Tensor cu_num_logits, Tensor idx_mapping, "
       "Tensor seq_lens, Tensor prefill_len, int vocab_size) -> ()");
   m.def(
+      "verify_drawn(Tensor(a!) sampled, Tensor(b!) num_sampled, "
+      "Tensor(c!) num_rejected, Tensor logits, Tensor input_ids, Tensor positions, "
+      "Tensor logits_indices, Tensor cu_num_logits, Tensor idx_mapping, "
+      "Tensor seq_lens, Tensor prefill_len, Tensor temperature, Tensor seeds, "
+      "int vocab_size, bool use_fp64) -> ()");
+  m.def(
       "rejection_sample(Tensor(a!) sampled, Tensor(b!) num_sampled, "
       "Tensor(c!) num_rejected, Tensor(d!) workspace, Tensor logits, "
       "Tensor? draft_logits, Tensor input_ids, Tensor positions, "
@@ -361,18 +413,21 @@ TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, CPU, m) {
   m.impl("verify_greedy", &verify_greedy<on_host>);
+  m.impl("verify_drawn", &verify_drawn<on_host>);
   m.impl("rejection_sample", &rejection_sample<on_host>);
 }
 
 #ifdef VLLM_KUNLUN_XPU
 TORCH_LIBRARY_IMPL(vllm_kunlun, CUDA, m) {
   m.impl("verify_greedy", &verify_greedy<on_xpu>);
+  m.impl("verify_drawn", &verify_drawn<on_xpu>);
   m.impl("rejection_sample", &rejection_sample<on_xpu>);
 }
 #endif
 
 TORCH_LIBRARY_IMPL(vllm_kunlun, Meta, m) {
   m.impl("verify_greedy", nothing_to_infer());
+  m.impl("verify_drawn", nothing_to_infer());
   m.impl("rejection_sample", nothing_to_infer());
 }
 

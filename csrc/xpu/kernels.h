@@ -70,6 +70,7 @@ int launch(const FlattenSampled& a, const Stream& stream);
 int launch(const ComputeCumulativeLogP& a, const Stream& stream);
 int launch(const ComputeLocalResidualMass& a, const Stream& stream);
 int launch(const VerifyGreedy& a, const Stream& stream);
+int launch(const VerifyDrawn& a, const Stream& stream);
 
 // Several launches, which the stream keeps in order.
 int launch(const FusedLogits& a, const Stream& stream);

@@ -27,18 +27,18 @@ __device__ inline void visit_row(const Logits& logits, Int64 at, int vocab_size,
 }
 
 // The token of the largest of the cores' logits, for all of them: the lowest one where
-// several are as large, 0 where nothing is above -inf.
-__device__ inline int argmax_of_cluster(const Largest<float>& mine) {
-  __shared__ SmArray<float, kMaxCores> values;
+// several are as large, 0 where nothing is above -inf. In f64, which has every f32.
+__device__ inline int argmax_of_cluster(double mine, int my_token) {
+  __shared__ SmArray<double, kMaxCores> values;
   __shared__ SmArray<Int32, kMaxCores> tokens;
-  values[core_id()] = mine.value;
-  tokens[core_id()] = mine.index;
+  values[core_id()] = mine;
+  tokens[core_id()] = my_token;
   mfence_sm();
   sync_cluster();
-  float best = -infinity();
+  double best = -infinity();
   int token = 0;
   for (int i = 0; i < core_num(); ++i) {
-    const float value = values[i];
+    const double value = values[i];
     const int its = tokens[i];
     if (value > best || (value == best && value > -infinity() && its < token)) {
       best = value;
@@ -54,7 +54,7 @@ __device__ inline int argmax_of_cluster(const Largest<float>& mine) {
 __device__ inline int argmax_of_row(const Logits& logits, Int64 at, int vocab_size) {
   Largest<float> mine(-infinity(), 0);
   visit_row(logits, at, vocab_size, mine);
-  return argmax_of_cluster(mine);
+  return argmax_of_cluster(mine.value, mine.index);
 }
 
 }  // namespace xpu

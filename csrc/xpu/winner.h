@@ -24,25 +24,22 @@ struct Winner {
         best(-infinity(), first),
         best_f64(-infinity(), first) {}
 
+  __device__ void look(float logit, int token) {
+    if (noisy && in_f64) {
+      best_f64.look(logit + gumbel_noise_f64(seed, token), token);
+    } else {
+      best.look(noisy ? logit + gumbel_noise(seed, token) : logit, token);
+    }
+  }
+
   // The logits of n tokens from `first` on.
   __device__ void look(Lm<float> x, int first, int n) {
-    if (noisy && in_f64) {
-      for (int j = 0; j < n; ++j) {
-        const float logit = x[j];
-        best_f64.look(logit + gumbel_noise_f64(seed, first + j), first + j);
-      }
-      return;
-    }
-    for (int j = 0; j < n; ++j) {
-      float value = x[j];
-      if (noisy) value += gumbel_noise(seed, first + j);
-      best.look(value, first + j);
-    }
+    for (int j = 0; j < n; ++j) look(x[j], first + j);
   }
 
   __device__ int token() const { return noisy && in_f64 ? best_f64.index : best.index; }
   __device__ double value_f64() const {
-    return noisy ? best_f64.value : static_cast<double>(best.value);
+    return noisy && in_f64 ? best_f64.value : static_cast<double>(best.value);
   }
 };
 

@@ -79,7 +79,9 @@ def test_same_tokens_as_on_the_host(
 
 def test_same_drafts_without_a_draft_model(bigram_model: Path, fused: bool) -> None:
     """Drafts from a request's own tokens: as many are verified, as many accepted."""
-    speculative = {"method": "dspark", "num_speculative_tokens": 5}
+    # A measured cost would not be the same twice.
+    cost = {"draft_verify_cost": 0.01}
+    speculative = {"method": "dspark", "num_speculative_tokens": 5, **cost}
     options: dict[str, Any] = {"block_size": 16, "enable_prefix_caching": False}
     found = []
     # An engine each: how many are verified depends on what it has learned.

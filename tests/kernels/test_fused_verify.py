@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -117,11 +118,44 @@ GREEDY_ARGUMENTS = [
 ]
 
 
+DRAWN_ARGUMENTS = [*GREEDY_ARGUMENTS, "positions", "temperature", "seeds"]
+
+
 def run_greedy(a: Mapping[str, Any], vocab: int) -> None:
     """Launch verify_greedy."""
     torch.ops.vllm_kunlun.verify_greedy(
         **{name: a[name] for name in GREEDY_ARGUMENTS}, vocab_size=vocab
     )
+
+
+def draw(a: Mapping[str, Any], vocab: int, use_fp64: bool) -> torch.Tensor:
+    """Launch gumbel_sample for all rows; return their tokens."""
+    rows, blocks = len(a["logits_indices"]), -(-vocab // RESAMPLE_BLOCK)
+    local_argmax = torch.zeros(rows, blocks, dtype=I64)
+    local_max = torch.zeros(rows, blocks, dtype=torch.float64 if use_fp64 else F32)
+    torch.ops.vllm_kunlun.gumbel_sample(
+        local_argmax,
+        blocks,
+        local_max,
+        blocks,
+        None,
+        0,
+        None,
+        a["logits"],
+        a["logits"].stride(0),
+        a["expanded_idx_mapping"],
+        a["seeds"],
+        a["positions"][a["logits_indices"]],
+        a["temperature"],
+        vocab,
+        RESAMPLE_BLOCK,
+        False,
+        use_fp64,
+        False,
+        rows,
+        blocks,
+    )
+    return local_argmax.gather(1, local_max.argmax(1, keepdim=True))[:, 0]
 
 
 def run_singly(a: Mapping[str, Any], vocab: int) -> None:
@@ -330,36 +364,11 @@ def test_rejection_sample_without_drafts(
         seed=seed,
     )
     _, a = Verify(batch, use_fp64=use_fp64).make()
-    n, blocks = batch.num_reqs, -(-vocab // RESAMPLE_BLOCK)
     a["sampled"] = a["sampled"][:, :1].contiguous()
     a["num_speculative_steps"] = 0
     run_fused(a)
 
-    local_argmax = torch.zeros(n, blocks, dtype=I64)
-    local_max = torch.zeros(n, blocks, dtype=torch.float64 if use_fp64 else F32)
-    torch.ops.vllm_kunlun.gumbel_sample(
-        local_argmax,
-        blocks,
-        local_max,
-        blocks,
-        None,
-        0,
-        None,
-        a["logits"],
-        a["logits"].stride(0),
-        a["expanded_idx_mapping"],
-        a["seeds"],
-        a["positions"][a["logits_indices"]],
-        a["temperature"],
-        vocab,
-        RESAMPLE_BLOCK,
-        False,
-        use_fp64,
-        False,
-        n,
-        blocks,
-    )
-    expected = local_argmax.gather(1, local_max.argmax(1, keepdim=True))
+    expected = draw(a, vocab, use_fp64).unsqueeze(1)
     assert torch.equal(a["sampled"], expected)
     in_prefill = a["seq_lens"] < a["prefill_len"][a["idx_mapping"].long()]
     assert torch.equal(a["num_sampled"], 1 - in_prefill.int())
@@ -397,6 +406,38 @@ def test_verify_greedy_takes_the_lowest_of_equal_logits() -> None:
     assert a["sampled"][0, 0] == 0
 
 
+@given(batches(), st.sampled_from([0, 1030, 20000]), st.booleans(), st.booleans())
+@example(EMPTY, 0, False, False)
+@example(replace(MIXED, vocab=9000), 0, False, True)
+@example(NO_DRAFTS, 0, True, False)
+def test_verify_drawn(batch: Batch, vocab: int, nan: bool, use_fp64: bool) -> None:
+    """Rows' tokens are gumbel_sample's; drafts are accepted while they are these."""
+    batch = replace(batch, vocab=vocab or batch.vocab, has_draft_logits=False)
+    _, a = Verify(batch, nan=nan).make()
+    drawn = draw(a, batch.vocab, use_fp64)
+    g = torch.Generator().manual_seed(batch.seed)
+    # Most drafts are right.
+    followed = a["logits_indices"][1:]
+    right = torch.rand(len(followed), generator=g) < 0.7
+    a["input_ids"][followed[right]] = drawn[:-1][right].int()
+    torch.ops.vllm_kunlun.verify_drawn(
+        **{name: a[name] for name in DRAWN_ARGUMENTS},
+        vocab_size=batch.vocab,
+        use_fp64=use_fp64,
+    )
+    ends = a["cu_num_logits"].tolist()
+    drafts = a["input_ids"][a["logits_indices"]].tolist()
+    in_prefill = (a["seq_lens"] < a["prefill_len"][a["idx_mapping"].long()]).tolist()
+    for i, (start, end) in enumerate(pairwise(ends)):
+        row = start
+        while row + 1 < end and drafts[row + 1] == drawn[row]:
+            row += 1
+        n = row + 1 - start
+        assert torch.equal(a["sampled"][i, :n], drawn[start : row + 1])
+        counts = (0, 0) if in_prefill[i] else (n, end - start - n)
+        assert (a["num_sampled"][i], a["num_rejected"][i]) == counts
+
+
 @pytest.mark.parametrize("method", ["standard", "block"])
 def test_opcheck(method: str) -> None:
     """The ops keep PyTorch's rules."""
@@ -407,6 +448,9 @@ def test_opcheck(method: str) -> None:
     torch.library.opcheck(library.rejection_sample, tuple(a.values()))
     greedy = tuple(a[name] for name in GREEDY_ARGUMENTS)
     torch.library.opcheck(library.verify_greedy, (*greedy, 40))
+    drawn = {name: a[name] for name in DRAWN_ARGUMENTS}
+    drawn |= {"vocab_size": 40, "use_fp64": False}
+    torch.library.opcheck(library.verify_drawn, (), drawn)
 
 
 def i32(*values: int) -> torch.Tensor:
@@ -447,6 +491,25 @@ def test_bad_argument(argument: str, value: object, message: str) -> None:
     _, arguments = Verify(MIXED).make()
     with pytest.raises(ValueError, match=f"rejection_sample: .*{message}"):
         run_fused({**arguments, argument: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("vocab_size", 0, "vocab_size must be at least 1, but is 0"),
+        ("positions", torch.zeros(3, dtype=I64), r"logits_indices\[1\] must be in"),
+        ("temperature", torch.ones(2), r"idx_mapping\[.\] must be in \[0, 2\)"),
+    ],
+)
+def test_bad_argument_of_verify_drawn(
+    argument: str, value: object, message: str
+) -> None:
+    """What is not verify_greedy's is checked, too."""
+    _, a = Verify(MIXED).make()
+    arguments = {name: a[name] for name in DRAWN_ARGUMENTS}
+    arguments |= {"vocab_size": 40, "use_fp64": False, argument: value}
+    with pytest.raises(ValueError, match=f"verify_drawn: .*{message}"):
+        torch.ops.vllm_kunlun.verify_drawn(**arguments)
 
 
 def test_block_verification_refuses_synthetic_rates() -> None:

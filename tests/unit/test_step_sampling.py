@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
 from vllm_kunlun.step.sampling import sample
 from vllm_kunlun.step.wanted import mask_rows
 from vllm_kunlun.switches import ALL_OFF
@@ -55,4 +57,8 @@ def test_mask_rows_refuses_another_number_of_masks() -> None:
 
 def test_no_stage_with_all_switches_off() -> None:
     """The runner then samples with upstream's method itself."""
-    assert sample(SimpleNamespace(), ALL_OFF) is None
+    runner: Any = SimpleNamespace(speculator=None, device=torch.device("cpu"))
+    assert sample(runner, ALL_OFF) is None
+    # But for drafts whose number must not change what a seed says.
+    runner.speculator = NgramSpeculator.__new__(NgramSpeculator)
+    assert sample(runner, ALL_OFF) is not None

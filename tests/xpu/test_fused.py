@@ -24,6 +24,7 @@ from test_fused_step import test_prepare_step, test_store_drafts
 from test_fused_verify import (
     test_rejection_sample,
     test_rejection_sample_without_drafts,
+    test_verify_drawn,
     test_verify_greedy,
     test_verify_greedy_takes_the_lowest_of_equal_logits,
 )

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from vllm.v1.worker.gpu.buffer_utils import async_copy_to_gpu
-from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
 from vllm.v1.worker.gpu.metrics.logits import get_num_nans
 from vllm.v1.worker.gpu.model_runner import GPUModelRunner
-from vllm.v1.worker.gpu.sample.gumbel import gumbel_sample
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 from vllm.v1.worker.gpu.sample.sampler import Sampler
 from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
-from vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils import rejection_sample
 
+from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
+from vllm_kunlun.step.verification import Verification
 from vllm_kunlun.step.wanted import Wanted, mask_rows, wanted_by
 from vllm_kunlun.switches import Switches
 from vllm_kunlun.upstream import topk_scores
@@ -41,8 +40,9 @@ BATCHES = 1024
 
 
 def sample(runner: "ModelRunnerV2", switches: Switches) -> "FusedSampling | None":
-    """Return the `sample` stage of `runner`, or None where all its switches are off."""
-    if not (switches.mask_fuse or switches.gumbel_greedy or switches.rej_xpu):
+    """Return the `sample` stage of `runner`, or None where upstream's does it all."""
+    fused = switches.mask_fuse or switches.gumbel_greedy or switches.rej_xpu
+    if not fused and not isinstance(runner.speculator, NgramSpeculator):
         return None
     return FusedSampling(runner, switches)
 
@@ -55,8 +55,8 @@ class FusedSampling:
         self.switches = switches
         # Of model states with samplers of their own nothing is known.
         self._known = (Sampler, RejectionSampler, type(None))
+        self._verify = Verification(runner, switches)
         self._wanted: dict[bytes, Wanted] = {}
-        self._workspace = torch.empty(0, dtype=torch.uint8, device=runner.device)
 
     def forget(self) -> None:
         """Forget what batches want: rows of the request state get new requests."""
@@ -166,18 +166,9 @@ class FusedSampling:
             or wanted.top
             or not (greedy or self.switches.rej_xpu),
         )
-        if greedy:
-            sampled, num_sampled, num_rejected = self.verify_greedy(
-                processed, input_batch, sampler, verifier
-            )
-        elif self.switches.rej_xpu:
-            sampled, num_sampled, num_rejected = self.rejection_sample(
-                processed, input_batch, sampler, verifier
-            )
-        else:
-            sampled, num_sampled, num_rejected = self.upstreams_sample(
-                processed, input_batch, sampler, verifier
-            )
+        sampled, num_sampled, num_rejected = self._verify(
+            processed, input_batch, sampler, verifier, greedy=greedy
+        )
         logprobs = None
         if reports:
             logprobs = self.logprobs(
@@ -317,134 +308,6 @@ class FusedSampling:
         if device.type == "cpu":
             return torch.from_numpy(array)
         return async_copy_to_gpu(array, device=device)
-
-    def verify_greedy(
-        self,
-        logits: torch.Tensor,
-        input_batch: "InputBatch",
-        sampler: Sampler,
-        verifier: RejectionSampler | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Launch `verify_greedy`; return tokens and counts as `outputs` has them."""
-        drafts = self._draft_logits(verifier)
-        vocab_size = logits.shape[1]
-        if drafts is not None:
-            vocab_size = min(vocab_size, drafts.shape[-1])
-        outputs = self._outputs(input_batch, verifier)
-        torch.ops.vllm_kunlun.verify_greedy.default(
-            *outputs,
-            logits,
-            input_batch.input_ids,
-            input_batch.logits_indices,
-            input_batch.cu_num_logits,
-            input_batch.idx_mapping,
-            input_batch.seq_lens,
-            sampler.req_states.prefill_len.gpu,
-            vocab_size,
-        )
-        return outputs
-
-    def rejection_sample(
-        self,
-        logits: torch.Tensor,
-        input_batch: "InputBatch",
-        sampler: Sampler,
-        verifier: RejectionSampler | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Launch `rejection_sample`; return tokens and counts."""
-        ops = torch.ops.vllm_kunlun
-        outputs = self._outputs(input_batch, verifier)
-        needed = ops.rejection_sample_workspace(
-            logits.shape[0], input_batch.num_reqs, logits.shape[1]
-        )
-        if self._workspace.numel() < needed:
-            self._workspace = self._workspace.new_empty(needed)
-        ops.rejection_sample(
-            *outputs,
-            self._workspace,
-            logits,
-            self._draft_logits(verifier),
-            input_batch.input_ids,
-            input_batch.positions,
-            input_batch.logits_indices,
-            input_batch.cu_num_logits,
-            input_batch.idx_mapping,
-            input_batch.expanded_idx_mapping,
-            input_batch.expanded_local_pos,
-            input_batch.seq_lens,
-            sampler.req_states.prefill_len.gpu,
-            sampler.sampling_states.temperature.gpu,
-            sampler.sampling_states.seeds.gpu,
-            verifier.synthetic_conditional_rates if verifier is not None else None,
-            verifier.num_speculative_steps if verifier is not None else 0,
-            sampler.use_fp64_gumbel,
-            verifier is not None and verifier.use_block_verification,
-        )
-        return outputs
-
-    def _draft_logits(self, verifier: RejectionSampler | None) -> torch.Tensor | None:
-        if verifier is None:
-            return None
-        assert self.runner.speculator is not None
-        return self.runner.speculator.draft_logits
-
-    def _outputs(
-        self, input_batch: "InputBatch", verifier: RejectionSampler | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Make tokens int64 [num_reqs, steps + 1], counts int32 [num_reqs], blank."""
-        # New ones in each step: the last step's may still be on their way to the host.
-        steps = verifier.num_speculative_steps if verifier is not None else 0
-        n = input_batch.num_reqs
-        counts = input_batch.seq_lens.new_empty(2, n)
-        tokens = counts.new_empty(n, steps + 1, dtype=torch.int64)
-        return tokens, *counts.unbind()
-
-    def upstreams_sample(
-        self,
-        logits: torch.Tensor,
-        input_batch: "InputBatch",
-        sampler: Sampler,
-        verifier: RejectionSampler | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sample as upstream does after all that changes logits."""
-        states = sampler.sampling_states
-        pos = input_batch.positions[input_batch.logits_indices]
-        if verifier is None:
-            sampled = gumbel_sample(
-                logits,
-                input_batch.expanded_idx_mapping,
-                states.temperature.gpu,
-                states.seeds.gpu,
-                pos,
-                apply_temperature=False,
-                use_fp64=sampler.use_fp64_gumbel,
-            ).view(-1, 1)
-            num_sampled = input_batch.seq_lens.new_ones(input_batch.num_reqs)
-        else:
-            sampled, num_sampled = rejection_sample(
-                logits,
-                self._draft_logits(verifier),
-                input_batch.input_ids[input_batch.logits_indices],
-                input_batch.cu_num_logits,
-                pos,
-                input_batch.idx_mapping,
-                input_batch.expanded_idx_mapping,
-                input_batch.expanded_local_pos,
-                states.temperature.gpu,
-                states.seeds.gpu,
-                verifier.num_speculative_steps,
-                verifier.synthetic_conditional_rates,
-                use_fp64=sampler.use_fp64_gumbel,
-                use_block_verification=verifier.use_block_verification,
-            )
-        num_sampled, num_rejected = get_num_sampled_and_rejected(
-            num_sampled,
-            input_batch.seq_lens,
-            input_batch.cu_num_logits,
-            input_batch.idx_mapping,
-            sampler.req_states.prefill_len.gpu,
-        )
-        return sampled, num_sampled, num_rejected
 
     def logprobs(
         self,
