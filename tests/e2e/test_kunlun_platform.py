@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine import engine, run_script, tokens
+from engine import dspark, engine, run_script, tokens
 
 TESTS = Path(__file__).parents[1]
 PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100))]
+# Enough steps for their times to be looked at.
+MAX_TOKENS = 40
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -27,12 +29,9 @@ calls = []
 if {vendor}:
     sys.modules["kunlun_ops"], calls = make_module()
 run_on_cpu(patch)
-from engine import dspark, engine, runner, tokens
-options = {options}
-if {draft!r}:
-    options["speculative_config"] = dspark(Path({draft!r}))
-with engine(Path({model!r}), **options) as llm:
-    found = {{"tokens": tokens(llm, {prompts}), "runner": runner(llm).__name__}}
+from engine import engine, runner, tokens
+with engine(Path({model!r}), **{options}) as llm:
+    found = {{"tokens": tokens(llm, {prompts}, {max_tokens}), "runner": runner(llm).__name__}}
 from vllm.platforms import current_platform
 found["platform"] = type(current_platform).__name__
 found["calls"] = sorted({{name for name, _ in calls}})
@@ -44,7 +43,6 @@ def run(
     model: Path,
     dev: Path,
     *,
-    draft: Path | None = None,
     vendor: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
@@ -55,8 +53,8 @@ def run(
         vendor=vendor,
         options=options,
         model=str(model),
-        draft=str(draft or ""),
         prompts=PROMPTS,
+        max_tokens=MAX_TOKENS,
     )
     found, _ = run_script(script, dev)
     return found
@@ -66,24 +64,25 @@ def run(
 def expected(model: Path) -> list[list[int]]:
     """Return what V1 says on the CPU."""
     with engine(model, use_v2=False) as llm:
-        return tokens(llm, PROMPTS)
+        return tokens(llm, PROMPTS, MAX_TOKENS)
 
 
-@pytest.mark.parametrize("speculate", [False, True], ids=["v2", "dspark"])
+@pytest.mark.parametrize("drafter", ["none", "checkpoint", "own tokens"])
 def test_the_tokens_are_the_cpus(
-    speculate: bool,
+    drafter: str,
     model: Path,
     draft: Path,
     tmp_path: Path,
     expected: list[list[int]],
 ) -> None:
     """Of a model that takes V2 when asked, and with dspark by itself."""
-    found = run(
-        model,
-        tmp_path,
-        draft=draft if speculate else None,
-        use_v2=None if speculate else True,
-    )
+    options: dict[str, Any] = {"use_v2": True}
+    if drafter == "checkpoint":
+        options = {"speculative_config": dspark(draft)}
+    elif drafter == "own tokens":
+        config = {"method": "dspark", "num_speculative_tokens": 7}
+        options = {"speculative_config": config}
+    found = run(model, tmp_path, **options)
     assert found["platform"] == "KunlunPlatform"
     assert found["runner"] == "ModelRunnerV2"
     assert found["tokens"] == expected
@@ -102,6 +101,6 @@ def test_the_vendors_kernels_do_their_part(
         "rmsnorm",
         "silu_and_mul",
     ]
-    assert [len(answer) for answer in found["tokens"]] == [16, 16]
+    assert [len(answer) for answer in found["tokens"]] == [MAX_TOKENS, MAX_TOKENS]
     # Rounding may part the answers further on.
     assert [answer[0] for answer in found["tokens"]] == [a[0] for a in expected]

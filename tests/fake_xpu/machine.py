@@ -2,6 +2,7 @@
 """Device nodes, modules and torch's functions of the made-up machine."""
 
 import sys
+import time
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -62,10 +63,15 @@ class FakeEvent:
     """An event that has always happened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass
+        self.seconds = 0.0
 
     def record(self, *args: Any) -> None:
         """Happen."""
+        self.seconds = time.perf_counter()
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        """Return the milliseconds from this event to that one."""
+        return (end.seconds - self.seconds) * 1e3
 
     def synchronize(self) -> None:
         """Have happened."""

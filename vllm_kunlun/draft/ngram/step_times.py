@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from vllm.distributed import get_tp_group
+from vllm.logger import init_logger
+
+logger = init_logger(f"vllm.{__name__}")
 
 # What is taken for true of a machine of which nothing is known yet.
 VERIFY_COST = 0.01
@@ -16,6 +19,8 @@ FREE_ROWS = 8
 # So many steps are looked at together, and how much of what was known before is kept.
 WINDOW = 16
 _KEPT = 0.92
+# After so many steps the log says what has been found.
+_TO_LOG = 50 * WINDOW
 # A step that takes so many times what steps like it take says nothing of its rows.
 _OUTLIER = 4.0
 # How much it takes to be led away from VERIFY_COST, and from requests that cost nothing
@@ -121,7 +126,14 @@ class MeasuredCost:
             rows, requests, start, end = self._running.popleft()
             self._times.add(rows, requests, start.elapsed_time(end))
         # Ranks have to verify the same drafts, and no two of them time alike.
-        self._times.model = get_tp_group().broadcast_object(self._times.fit())
+        model = get_tp_group().broadcast_object(self._times.fit())
+        self._times.model = model
+        if self._num_steps == _TO_LOG and model is not None:
+            logger.info(
+                "DSpark has measured that a step takes %.2f ms, and %.2f more for each "
+                "token and %.2f for each request.",
+                *model,
+            )
 
     def of(self, requests: int) -> Cost:
         """Return what drafts cost in a step of so many requests."""
