@@ -31,7 +31,8 @@ if {vendor}:
 run_on_cpu(patch)
 from engine import engine, runner, tokens
 with engine(Path({model!r}), **{options}) as llm:
-    found = {{"tokens": tokens(llm, {prompts}, {max_tokens}), "runner": runner(llm).__name__}}
+    found = {{"tokens": tokens(llm, {prompts}, {max_tokens})}}
+    found["runner"] = runner(llm).__name__
 from vllm.platforms import current_platform
 found["platform"] = type(current_platform).__name__
 found["calls"] = sorted({{name for name, _ in calls}})

@@ -198,8 +198,17 @@ def test_the_next_request_begins_as_one_ends() -> None:
     assert engine.llm.most == 2
     # 5 and 4 beside 1, 2, 3 and 6.
     assert engine.llm.steps == 12
-    # 6 begins after six steps of two; what comes then does not count.
-    assert made == 12
+    # All places have been taken twice after three steps of two, and 6 begins after
+    # six of them; what comes before and then does not count.
+    assert made == 6
+
+
+def test_two_requests_for_each_place_count_from_the_first() -> None:
+    """There is no time in which all have been taken twice and another one begins."""
+    engine: Any = object.__new__(Engine)
+    engine.llm = Clients()
+    _, _, made = engine.answers([2, 2, 3, 3], None, 2)
+    assert made == 4
 
 
 def test_all_counts_where_no_request_waits() -> None:

@@ -45,9 +45,9 @@ def as_markdown(report: Report, plan: Plan) -> str:
         "",
         f"torch {seen['torch']}, {seen['threads']} threads, {seen['cpu_capability']}; "
         f"{plan.options.get('dtype', 'auto')}, {mode}, {plan.max_tokens} new tokens, "
-        f"greedy, {plan.requests} requests for each at once, counted until the last "
-        f"begins, {plan.rounds} interleaved rounds: medians, and medians of the ratios "
-        "of each round.",
+        f"greedy, {plan.requests} requests for each at once, counted while all places "
+        f"are taken, {plan.rounds} interleaved rounds: medians, and medians of the "
+        "ratios of each round.",
     ]
     for way, reason in report.failed.items():
         lines += ["", f"{way} is missing: {reason}"]

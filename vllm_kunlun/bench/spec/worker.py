@@ -23,7 +23,7 @@ class Found:
     """What one run of an engine gave."""
 
     seconds: float
-    """How long all places were taken: until the last request began."""
+    """How long all places were taken, as `Engine.answers` counts it."""
     tokens: int
     """Tokens made in that time."""
     inter_token: float
@@ -101,30 +101,38 @@ class Engine:
     def answers(
         self, prompts: list[Any], sampling: Any, at_once: int
     ) -> tuple[list[Any], float, int]:
-        """Return the prompts' outputs, and the seconds and tokens until the last began.
+        """Return the prompts' outputs, and seconds and tokens while all were busy.
 
-        From then on places get empty, which says nothing of a server that is busy, and
-        costs the most where requests take different numbers of steps. Where no request
-        has to wait for a place it is all of the time, and all tokens.
+        That is from when each place has been taken twice until the last request begins.
+        After it places get empty, which says nothing of a server that is busy, and
+        costs the most where requests take different numbers of steps. Before it such
+        requests get out of step: at the end of the time counted prompts have been read
+        whose tokens are still to come, and there must be as many at its start. With
+        fewer than three requests for each place it is the time until the last begins,
+        and where no request has to wait for a place all of the time, and all tokens.
         """
+        warm = 2 * at_once if len(prompts) >= 3 * at_once else 0
         begun = 0
         outputs: list[Any] = []
-        before = self.generated()
-        started = time.perf_counter()
 
         def so_far() -> tuple[float, int]:
-            return time.perf_counter() - started, self.generated() - before
+            return time.perf_counter(), self.generated()
 
-        all_begun = None
+        started: tuple[float, int] | None = None
+        all_begun: tuple[float, int] | None = None
         while len(outputs) < len(prompts):
             free = at_once - (begun - len(outputs))
             if new := prompts[begun : begun + free]:
                 self.llm.enqueue(new, sampling, use_tqdm=False)
                 begun += len(new)
+                if started is None and begun >= warm:
+                    started = so_far()
                 if begun == len(prompts) > at_once:
                     all_begun = so_far()
             outputs += self.llm.llm_engine.step()
-        seconds, made = all_begun or so_far()
+        assert started is not None
+        ended = all_begun or so_far()
+        seconds, made = ended[0] - started[0], ended[1] - started[1]
         # They are numbered as they come in.
         outputs.sort(key=lambda output: int(output.request_id))
         return outputs, seconds, made
