@@ -121,7 +121,9 @@ def assert_same_logprobs(expected: Any, found: Any) -> None:
         assert e.keys() == f.keys()
         for token, logprob in e.items():
             assert f[token].logprob == pytest.approx(logprob.logprob, abs=2e-4)
-            assert f[token].rank == logprob.rank
+            # Far down, tokens lie closer than rounding: some 10000 of SmolLM2's to a
+            # unit of log probability. Up to rank 10000 this is equality.
+            assert f[token].rank == pytest.approx(logprob.rank, rel=1e-4)
 
 
 def test_requests_had_an_effect(answers: dict[str, dict[str, list[Any]]]) -> None:

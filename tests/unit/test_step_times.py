@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllm_kunlun.draft.ngram import step_times
@@ -47,6 +47,7 @@ class Machine:
         return row / (every + request * requests)
 
 
+@settings(deadline=None)
 @given(
     every=st.floats(10, 50),
     row=st.floats(0.3, 15),
