@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import vllm.envs as envs
 from vllm import LLM, SamplingParams
+from vllm.platforms import current_platform
 
 DEFAULTS: dict[str, Any] = {
     "dtype": "float32",
@@ -65,6 +67,18 @@ def tokens(
     requests: list[Any] = [{"prompt_token_ids": list(p)} for p in prompts]
     outputs = llm.generate(requests, sampling, use_tqdm=False)
     return [list(o.outputs[0].token_ids) for o in outputs]
+
+
+def keep_async_scheduling(patch: pytest.MonkeyPatch) -> None:
+    """Turn it on, where the platform for CPUs always turns it off."""
+    platform = type(current_platform)
+    update = platform.check_and_update_config
+
+    def keep_async(config: Any) -> None:
+        update(config)
+        config.scheduler_config.async_scheduling = True
+
+    patch.setattr(platform, "check_and_update_config", staticmethod(keep_async))
 
 
 def runner(llm: LLM) -> type:

@@ -20,17 +20,10 @@ import json, sys
 if __name__ == "__main__":
     sys.path.insert(0, {tests!r})
     from pathlib import Path
-    from engine import engine, tokens
-    from vllm.platforms import current_platform
-
-    platform = type(current_platform)
-    update = platform.check_and_update_config
-
-    def set_async_scheduling(config):
-        update(config)
-        config.scheduler_config.async_scheduling = {is_async}
-
-    platform.check_and_update_config = staticmethod(set_async_scheduling)
+    import pytest
+    from engine import engine, keep_async_scheduling, tokens
+    if {is_async}:
+        keep_async_scheduling(pytest.MonkeyPatch())
     options = {{"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}}
     with engine(Path({model!r}), speculative_config={speculative}, **options) as llm:
         found = {{"tokens": tokens(llm, {prompts}, {max_tokens})}}

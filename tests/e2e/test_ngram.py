@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import VOCAB_SIZE
-from engine import GREEDY, dspark, engine, tokens
+from engine import GREEDY, dspark, engine, keep_async_scheduling, tokens
 from vllm import LLM, SamplingParams
-from vllm.platforms import current_platform
 from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.core.sched.output import SchedulerOutput
 
@@ -66,18 +65,9 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def async_scheduling(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Turn it on, where the platform for CPUs always turns it off."""
-    platform = type(current_platform)
-    update = platform.check_and_update_config
-
-    def keep_async(config: Any) -> None:
-        update(config)
-        config.scheduler_config.async_scheduling = True
-
-    monkeypatch.setattr(platform, "check_and_update_config", staticmethod(keep_async))
+def async_scheduling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turn it on for the test's engines from now on."""
+    keep_async_scheduling(monkeypatch)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

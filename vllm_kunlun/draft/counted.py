@@ -70,7 +70,7 @@ class CountedDrafts(DraftTokensHandler):
     def get_draft_tokens(self) -> DraftTokenIds:
         """Return the drafts, -1 for each where nobody looks at the tokens."""
         drafts = super().get_draft_tokens()
-        lengths = self.latest.by_request()
-        for req_id, tokens in zip(drafts.req_ids, drafts.draft_token_ids, strict=True):
-            del tokens[lengths[req_id] :]
+        lengths = self.latest.by_request().values()
+        for tokens, length in zip(drafts.draft_token_ids, lengths, strict=True):
+            del tokens[length:]
         return drafts

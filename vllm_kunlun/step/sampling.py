@@ -20,8 +20,7 @@ from vllm.v1.worker.gpu.sample.sampler import Sampler
 from vllm.v1.worker.gpu.sample.states import NO_LOGPROBS
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
-from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
-from vllm_kunlun.step.verification import Verification
+from vllm_kunlun.step.verification import Verification, draws
 from vllm_kunlun.step.wanted import Wanted, mask_rows, wanted_by
 from vllm_kunlun.switches import Switches
 from vllm_kunlun.upstream import topk_scores
@@ -42,7 +41,7 @@ BATCHES = 1024
 def sample(runner: "ModelRunnerV2", switches: Switches) -> "FusedSampling | None":
     """Return the `sample` stage of `runner`, or None where upstream's does it all."""
     fused = switches.mask_fuse or switches.gumbel_greedy or switches.rej_xpu
-    if not fused and not isinstance(runner.speculator, NgramSpeculator):
+    if not fused and not draws(runner):
         return None
     return FusedSampling(runner, switches)
 

@@ -22,14 +22,23 @@ if TYPE_CHECKING:
     Verified = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
+def draws(runner: "ModelRunnerV2") -> bool:
+    """Return whether tokens are drawn as without drafts, and these only compared.
+
+    The distribution, and the chance that a draft is accepted, are those of upstream's
+    rejection sampling (`standard`). It is so for drafts whose number depends on load
+    and time, which must not change what is said.
+    """
+    return isinstance(runner.speculator, NgramSpeculator)
+
+
 class Verification:
     """Samples a batch, with drafts or without, in one launch where switches say so."""
 
     def __init__(self, runner: "ModelRunnerV2", switches: Switches) -> None:
         self.runner = runner
         self.switches = switches
-        # Drafts whose number depends on load and time must not change what is said.
-        self._draws = isinstance(runner.speculator, NgramSpeculator)
+        self._draws = draws(runner)
         self._workspace = torch.empty(0, dtype=torch.uint8, device=runner.device)
 
     def __call__(
@@ -50,9 +59,14 @@ class Verification:
             verifier: the runner's, where the batch has drafts.
             greedy: every request is, and they have their own launch.
         """
+        is_standard = (
+            verifier is not None
+            and verifier.synthetic_conditional_rates is None
+            and not verifier.use_block_verification
+        )
         if greedy:
             verify = self.verify_greedy
-        elif verifier is not None and self.draws(verifier):
+        elif self._draws and is_standard:
             verify = self.verify_drawn if self.switches.rej_xpu else self.draw
         elif self.switches.rej_xpu:
             verify = self.rejection_sample
@@ -85,18 +99,6 @@ class Verification:
             vocab_size,
         )
         return outputs
-
-    def draws(self, verifier: RejectionSampler) -> bool:
-        """Return whether tokens are drawn as without drafts, and these only compared.
-
-        The distribution, and the chance that a draft is accepted, are those of
-        upstream's rejection sampling (`standard`).
-        """
-        return (
-            self._draws
-            and verifier.synthetic_conditional_rates is None
-            and not verifier.use_block_verification
-        )
 
     def verify_drawn(
         self,

@@ -6,15 +6,7 @@ namespace vllm_kunlun {
 namespace xpu {
 
 int launch(const VerifyGreedy& a, const Stream& stream) {
-  if (!fit(a.vocab_size, a.counts.num_reqs)) return kTooLarge;
-  const LogitsPointers logits(a.logits.data, a.logits.type);
-  return VLLM_KUNLUN_LAUNCH(
-      stream, verify_greedy, device(a.sampled.data), Int64{a.sampled.stride},
-      logits.f32, logits.f16, logits.bf16, Int64{a.logits.stride}, i32(a.vocab_size),
-      narrow(a.draft_sampled), wide(a.draft_sampled), device(a.draft_sampled.at),
-      a.counts.num_sampled, a.counts.num_rejected, a.counts.seq_lens,
-      a.counts.cu_num_logits, a.counts.idx_mapping, a.counts.prefill_len,
-      i32(a.counts.num_reqs));
+  return launch(VerifyDrawn{a, nullptr, nullptr, {}, false}, stream);
 }
 
 int launch(const VerifyDrawn& a, const Stream& stream) {

@@ -63,11 +63,9 @@ class StepTimes:
     def fit(self) -> Milliseconds | None:
         """Return the parts as the steps up to now have them; None without any."""
         if self._window:
-            window = np.array(self._window, np.float64)
+            rows, requests, times = np.array(self._window, np.float64).T
             self._window.clear()
-            times = window[:, 2].copy()
-            window[:, 2] = 1
-            terms = window[:, [2, 0, 1]]
+            terms = np.stack([np.ones_like(rows), rows, requests], axis=1)
             usual = np.full_like(times, np.median(times))
             if self.model is not None:
                 usual = np.maximum(usual, terms @ self.model)
