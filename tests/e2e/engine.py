@@ -42,11 +42,22 @@ def engine(model: Path, *, use_v2: bool | None = None, **options: Any) -> Iterat
     # it walks through all that torch and vllm have imported.
     gc.freeze()
     llm = LLM(str(model), **{**DEFAULTS, **options})
+    compile_grammars_at_once(llm)
     try:
         yield llm
     finally:
         llm.llm_engine.engine_core.shutdown()
         os.environ.pop(name, None)
+
+
+def compile_grammars_at_once(llm: LLM) -> None:
+    """Let no request wait for its grammar, which a loaded machine makes longer.
+
+    The waiting one starts some steps later, in other batches, whose rounding is
+    another one: then the same requests twice do not give the same log probabilities.
+    """
+    core: Any = llm.llm_engine.engine_core
+    core.engine_core.structured_output_manager._use_async_grammar_compilation = False
 
 
 def dspark(draft: Path, num_speculative_tokens: int = 3, **more: Any) -> dict[str, Any]:
