@@ -21,7 +21,7 @@ from vllm_kunlun.bench.serve.server import Server, answers, free_port
 from vllm_kunlun.bench.spec import prompts, report
 from vllm_kunlun.bench.spec.process import EngineProcess, last_error
 from vllm_kunlun.bench.spec.run import Plan, Report, engines, rows_of, run, take_turns
-from vllm_kunlun.bench.spec.worker import Engine, Found
+from vllm_kunlun.bench.spec.worker import Engine, Found, lengths
 from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
 from vllm_kunlun.cli import app
 from vllm_kunlun.demo.weights import DRAFT
@@ -165,10 +165,13 @@ class Clients:
         self.most = 0
         self.steps = 0
         self.tokens = 0
+        self.sampling: list[Any] = []
         self.llm_engine = self
 
-    def enqueue(self, prompts: list[int], sampling: Any, use_tqdm: bool) -> None:
+    def enqueue(self, prompts: list[int], sampling: list[Any], use_tqdm: bool) -> None:
         """Take prompts."""
+        assert len(prompts) == len(sampling)
+        self.sampling += sampling
         self.left |= dict(enumerate(prompts, self.begun))
         self.begun += len(prompts)
         self.most = max(self.most, len(self.left))
@@ -193,7 +196,7 @@ def test_the_next_request_begins_as_one_ends() -> None:
     """Never more than so many, and no fewer while there are any."""
     engine: Any = object.__new__(Engine)
     engine.llm = Clients()
-    outputs, _, made = engine.answers([5, 1, 2, 3, 4, 6], None, 2)
+    outputs, _, made = engine.answers([5, 1, 2, 3, 4, 6], [None] * 6, 2)
     assert [output.request_id for output in outputs] == list("012345")
     assert engine.llm.most == 2
     # 5 and 4 beside 1, 2, 3 and 6.
@@ -203,11 +206,27 @@ def test_the_next_request_begins_as_one_ends() -> None:
     assert made == 6
 
 
+def test_the_first_requests_end_spread_out() -> None:
+    """Where they are not counted; else all are as long as asked for."""
+    assert lengths(12, 4, 8) == [2, 4, 6, 8, *[8] * 8]
+    assert lengths(9, 3, 2) == [1, 2, 2, *[2] * 6]
+    assert lengths(3, 1, 5) == [5, 5, 5]
+    assert lengths(11, 4, 8) == [8] * 11
+
+
+def test_each_request_has_its_own_parameters() -> None:
+    """Also those that begin later."""
+    engine: Any = object.__new__(Engine)
+    engine.llm = Clients()
+    engine.answers([2, 1, 1, 1, 1, 1], list("abcdef"), 2)
+    assert engine.llm.sampling == list("abcdef")
+
+
 def test_two_requests_for_each_place_count_from_the_first() -> None:
     """There is no time in which all have been taken twice and another one begins."""
     engine: Any = object.__new__(Engine)
     engine.llm = Clients()
-    _, _, made = engine.answers([2, 2, 3, 3], None, 2)
+    _, _, made = engine.answers([2, 2, 3, 3], [None] * 4, 2)
     assert made == 4
 
 
@@ -215,7 +234,7 @@ def test_all_counts_where_no_request_waits() -> None:
     """A batch that is never filled up again is measured to its end."""
     engine: Any = object.__new__(Engine)
     engine.llm = Clients()
-    _, seconds, made = engine.answers([3, 1], None, 2)
+    _, seconds, made = engine.answers([3, 1], [None] * 2, 2)
     assert made == 4
     assert seconds > 0
 

@@ -39,6 +39,26 @@ class Found:
     """Tokens of each request."""
 
 
+def is_kept_busy(requests: int, at_once: int) -> bool:
+    """Return whether there is a time that has neither a beginning nor an end in it."""
+    return requests >= 3 * at_once
+
+
+def lengths(requests: int, at_once: int, max_tokens: int) -> list[int]:
+    """Return how many tokens each request is to make.
+
+    Clients know nothing of each other, so that of a server's requests one has just
+    begun while another one ends. Those that begin together and make the same number of
+    tokens stay in step for ever where nothing is drafted, and have all their prompts
+    read in one large step that no decoding waits for; drafts take them out of step, and
+    that advantage away. So where there is a time to be counted that they are not in,
+    the first of each place end evenly spread.
+    """
+    spread = at_once if is_kept_busy(requests, at_once) else 0
+    first = [-(-max_tokens * (i + 1) // at_once) for i in range(spread)]
+    return first + [max_tokens] * (requests - spread)
+
+
 class Engine:
     """An engine in this process."""
 
@@ -57,7 +77,7 @@ class Engine:
         """Answer so many prompts of a kind, at most `at_once` at a time.
 
         As one ends the next one begins, as clients keep a server busy: a batch that
-        only shrinks would measure its slowest request.
+        only shrinks would measure its slowest request. `lengths` has how long each is.
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -65,21 +85,25 @@ class Engine:
         prompts: list[Any] = [
             {"prompt_token_ids": self.prompt(kind, i)} for i in range(requests)
         ]
-        sampling = SamplingParams(
-            temperature=0,
-            max_tokens=max_tokens,
-            ignore_eos=True,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
+        sampling = [
+            SamplingParams(
+                temperature=0,
+                max_tokens=length,
+                ignore_eos=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            for length in lengths(requests, at_once, max_tokens)
+        ]
         before = self.counters()
         outputs, seconds, made = self.answers(prompts, sampling, at_once)
         after = self.counters()
-        between = [
-            (o.metrics.last_token_ts - o.metrics.first_token_ts) / (max_tokens - 1)
-            for o in outputs
-        ]
         tokens = [list(o.outputs[0].token_ids) for o in outputs]
+        between = [
+            (o.metrics.last_token_ts - o.metrics.first_token_ts) / (len(its) - 1)
+            for o, its in zip(outputs, tokens, strict=True)
+            if len(its) > 1
+        ]
         return Found(
             seconds=seconds,
             tokens=made,
@@ -99,19 +123,18 @@ class Engine:
         )
 
     def answers(
-        self, prompts: list[Any], sampling: Any, at_once: int
+        self, prompts: list[Any], sampling: list[Any], at_once: int
     ) -> tuple[list[Any], float, int]:
         """Return the prompts' outputs, and seconds and tokens while all were busy.
 
         That is from when each place has been taken twice until the last request begins.
         After it places get empty, which says nothing of a server that is busy, and
-        costs the most where requests take different numbers of steps. Before it such
-        requests get out of step: at the end of the time counted prompts have been read
-        whose tokens are still to come, and there must be as many at its start. With
-        fewer than three requests for each place it is the time until the last begins,
-        and where no request has to wait for a place all of the time, and all tokens.
+        costs the most where requests take different numbers of steps. Before it they
+        fill. With fewer than three requests for each place it is the time until the
+        last begins, and where no request has to wait for a place all of the time, and
+        all tokens.
         """
-        warm = 2 * at_once if len(prompts) >= 3 * at_once else 0
+        warm = 2 * at_once if is_kept_busy(len(prompts), at_once) else 0
         begun = 0
         outputs: list[Any] = []
 
@@ -123,7 +146,8 @@ class Engine:
         while len(outputs) < len(prompts):
             free = at_once - (begun - len(outputs))
             if new := prompts[begun : begun + free]:
-                self.llm.enqueue(new, sampling, use_tqdm=False)
+                params = sampling[begun : begun + free]
+                self.llm.enqueue(new, params, use_tqdm=False)
                 begun += len(new)
                 if started is None and begun >= warm:
                     started = so_far()
