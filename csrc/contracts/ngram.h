@@ -39,6 +39,22 @@ inline int64_t length_class(int64_t match_len) {
   return match_len < 8 ? 4 : match_len < 16 ? 5 : 6;
 }
 
+// A match: of its occurrences two are known, the first and the last, of which one is
+// followed. agreed: on how many of the drafts the other one goes on alike; -1 where
+// both are the same.
+struct Found {
+  int32_t len;
+  int32_t agreed;
+};
+
+// What the other occurrence says of the draft at a place: there is none, it goes on
+// alike up to there, it does not.
+inline constexpr int64_t kAgreements = 3;
+
+inline int64_t agreement(int64_t agreed, int64_t place) {
+  return agreed < 0 ? 0 : place < agreed ? 1 : 2;
+}
+
 // The largest max_len: entering a token costs so many look-ups.
 inline constexpr int64_t kLongestNgram = 64;
 
@@ -51,10 +67,11 @@ inline constexpr int64_t kLongestNgram = 64;
 // tokens that followed there. Where they reach T they go on with the drafts
 // themselves, so that a loop of any period gives num_steps drafts.
 //
-// Written, of the request's row: match_len, that count, or 0 without a match;
-// num_drafts, how many drafts there are: 0 without a match, else num_steps, but never a
-// draft at or after max_model_len - 1, which could not be followed by a token;
-// draft_tokens, those, then 0 up to num_steps; without drafts the old ones stay.
+// Written, of the request's row: found, with that count as its length, or 0 and -1
+// without a match; num_drafts, how many drafts there are: 0 without a match, else
+// num_steps, but never a draft at or after max_model_len - 1, which could not be
+// followed by a token; draft_tokens, those, then 0 up to num_steps; without drafts the
+// old ones stay.
 //
 // index and indexed_len keep the request's n-grams from step to step. For each length
 // there is an open-addressing hash table with linear probing: an entry is the positions
@@ -69,7 +86,7 @@ struct NgramDraft {
   int64_t* draft_tokens;  // [max_num_reqs, num_steps]
   int64_t draft_tokens_stride;
   int32_t* num_drafts;   // [max_num_reqs]
-  int32_t* match_len;    // [max_num_reqs]
+  Found* found;          // [max_num_reqs]
   int32_t* index;        // [max_num_reqs, max_len - min_len + 1, index_size, 2] or null
   int32_t* indexed_len;  // [max_num_reqs], null where index is
   int64_t index_size;
@@ -85,16 +102,19 @@ struct NgramDraft {
 // are worth their verification.
 //
 // Learning. A trial is one draft of a request's, whether it was verified or not: row of
-// start, length, class of the match, tokens compared so far, then the num_steps
-// tokens. It is compared with what was sampled at [start, T): per place, in order, up
-// to the first that differs. Each comparison counts at its class and place, in
-// the request's row and in the pool's, the last one:
+// start, length, what was found (two numbers), tokens compared so far, then the
+// num_steps tokens. It is compared with what was sampled at [start, T): per place, in
+// order, up to the first that differs. A comparison at a place is one of a match that
+// is so many tokens longer. It counts by agreement() in the request's own evidence, and
+// by length_class(len + place) and agreement() in the pool's:
 //   tried = decay * tried + 1,  accepted = decay * accepted + (equal ? 1 : 0),
 // with pool_decay in the pool. After the last comparison the next draft is the trial.
 //
 // Deciding. A draft is right after those before it with the chance
-//   (accepted + pool_weight * a) / (tried + pool_weight),  a = pool accepted / tried;
-// chance, the product up to a place, is that it is accepted. A step of R rows takes
+//   (accepted + pool_weight * a) / (tried + pool_weight),  a = pool accepted / tried,
+// of the same cells: the pool knows how far drafts of a kind can be trusted, the
+// request's few numbers learn within some steps whether it is copying just now. chance,
+// the product up to a place, is that it is accepted. A step of R rows takes
 //   t(R) = 1 + v * max(0, R - free_rows),  v = verify_cost:
 // up to free_rows it waits for the weights, then each row adds its share. With B
 // requests and the set S of drafts verified, R = B + |S|, the next step gives
@@ -102,19 +122,18 @@ struct NgramDraft {
 // fixed point x = v * E / t(R), found by iteration from S = {} (Dinkelbach). Where that
 // leaves rows free they are filled, one by one, with the draft that has the largest
 // chance of those that are a request's next, if it has any; the first request on a tie.
-// Written: num_drafts, trials, tried, accepted, chance.
+// Written: num_drafts, trials, own, pool, chance.
 struct AdaptDraftLength {
   SampledStep step;
   int32_t* num_drafts;  // [max_num_reqs], read and written
-  int32_t* trials;      // [max_num_reqs, 4 + num_steps]
-  float* tried;         // [max_num_reqs + 1, kLengthClasses, num_steps]
-  float* accepted;      // as tried
+  int32_t* trials;      // [max_num_reqs, 5 + num_steps]
+  float* own;           // [max_num_reqs, kAgreements, 2], tried and accepted
+  float* pool;          // [kLengthClasses, kAgreements, 2]
   float* chance;        // [>= num_reqs, num_steps]
   const int64_t* draft_tokens;
   int64_t draft_tokens_stride;
-  const int32_t* match_len;  // [max_num_reqs]
+  const Found* found;  // [max_num_reqs]
   int64_t num_steps;
-  int64_t max_num_reqs;
   float decay;
   float pool_decay;
   float pool_weight;

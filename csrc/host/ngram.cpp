@@ -114,46 +114,66 @@ int64_t follow_back(int64_t len, int64_t at, const int32_t* tokens, int64_t end)
   return len;
 }
 
-// The chance that a draft is right if those before it are.
-float acceptance(const AdaptDraftLength& a, int64_t req, int64_t cell) {
-  const int64_t cells = kLengthClasses * a.num_steps;
-  const int64_t own = req * cells + cell;
-  const int64_t pool = a.max_num_reqs * cells + cell;
-  const float expected = a.tried[pool] > 0 ? a.accepted[pool] / a.tried[pool] : 0.0f;
-  const float weight = a.tried[own] + a.pool_weight;
-  return weight > 0 ? (a.accepted[own] + a.pool_weight * expected) / weight : 0.0f;
+// The draft at place k of an occurrence that ends at source: what followed there, and
+// past the last token that again.
+int32_t continuation(const int32_t* tokens, int64_t total, int64_t source, int64_t k) {
+  return tokens[source + 1 + k % (total - 1 - source)];
 }
 
-void count(const AdaptDraftLength& a, int64_t row, int64_t cell, float decay,
-           bool equal) {
-  const int64_t at = row * kLengthClasses * a.num_steps + cell;
-  a.tried[at] = decay * a.tried[at] + 1.0f;
-  a.accepted[at] = decay * a.accepted[at] + (equal ? 1.0f : 0.0f);
+// Fading counts of comparisons of one kind.
+struct Evidence {
+  float* tried;
+  float* accepted;
+
+  void count(float decay, bool equal) const {
+    *tried = decay * *tried + 1.0f;
+    *accepted = decay * *accepted + (equal ? 1.0f : 0.0f);
+  }
+};
+
+// Those of a draft at a place: the request's own, and all requests'.
+Evidence own_evidence(const AdaptDraftLength& a, int64_t req, Found f, int64_t place) {
+  float* cell = a.own + 2 * (req * kAgreements + agreement(f.agreed, place));
+  return {cell, cell + 1};
+}
+
+Evidence pool_evidence(const AdaptDraftLength& a, Found f, int64_t place) {
+  float* cell = a.pool + 2 * (length_class(f.len + place) * kAgreements +
+                              agreement(f.agreed, place));
+  return {cell, cell + 1};
+}
+
+// The chance that a draft is right if those before it are.
+float acceptance(const AdaptDraftLength& a, int64_t req, Found f, int64_t place) {
+  const Evidence own = own_evidence(a, req, f, place);
+  const Evidence pool = pool_evidence(a, f, place);
+  const float expected = *pool.tried > 0 ? *pool.accepted / *pool.tried : 0.0f;
+  const float weight = *own.tried + a.pool_weight;
+  return weight > 0 ? (*own.accepted + a.pool_weight * expected) / weight : 0.0f;
 }
 
 void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
-  int32_t* row = a.trials + req * (4 + a.num_steps);
-  int32_t &start = row[0], &len = row[1], &match_class = row[2], &compared = row[3];
-  int32_t* draft = row + 4;
+  int32_t* row = a.trials + req * (5 + a.num_steps);
+  int32_t &start = row[0], &len = row[1], &compared = row[4];
+  const Found found = {row[2], row[3]};
+  int32_t* draft = row + 5;
   if (begins(a.step, i)) {
     len = 0;
-    const int64_t cells = kLengthClasses * a.num_steps;
-    std::fill_n(a.tried + req * cells, cells, 0.0f);
-    std::fill_n(a.accepted + req * cells, cells, 0.0f);
+    std::fill_n(a.own + req * kAgreements * 2, kAgreements * 2, 0.0f);
   }
   const int32_t* tokens = a.step.all_token_ids + req * a.step.all_token_ids_stride;
   const int32_t total = a.step.total_len[req];
   while (compared < len && start + compared < total) {
     const bool equal = tokens[start + compared] == draft[compared];
-    const int64_t cell = match_class * a.num_steps + compared;
-    count(a, req, cell, a.decay, equal);
-    count(a, a.max_num_reqs, cell, a.pool_decay, equal);
+    own_evidence(a, req, found, compared).count(a.decay, equal);
+    pool_evidence(a, found, compared).count(a.pool_decay, equal);
     compared = equal ? compared + 1 : len;
   }
   if (compared < len || a.num_drafts[req] == 0) return;
   start = total;
   len = a.num_drafts[req];
-  match_class = static_cast<int32_t>(length_class(a.match_len[req]));
+  row[2] = a.found[req].len;
+  row[3] = a.found[req].agreed;
   compared = 0;
   std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, len, draft);
 }
@@ -208,7 +228,7 @@ void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t req = a.step.idx_mapping[i];
     a.num_drafts[req] = 0;
-    a.match_len[req] = 0;
+    a.found[req] = {0, -1};
     if (a.step.num_sampled[i] <= 0) continue;
     const int32_t* tokens = a.step.all_token_ids + req * a.step.all_token_ids_stride;
     const int64_t total = a.step.total_len[req];
@@ -232,14 +252,18 @@ void ngram_draft(const NgramDraft& a, int64_t begin, int64_t end) {
     // elsewhere already: it has to have more in its favour.
     const int64_t len_first = follow_back(match.len, match.first, tokens, total - 1);
     const int64_t len_last = follow_back(match.len, match.last, tokens, total - 1);
-    const int64_t source = len_last > len_first ? match.last : match.first;
+    const bool takes_last = len_last > len_first;
+    const int64_t source = takes_last ? match.last : match.first;
+    const int64_t other = takes_last ? match.first : match.last;
     int64_t* drafts = a.draft_tokens + req * a.draft_tokens_stride;
+    int32_t agreed = 0;
     for (int64_t k = 0; k < num_drafts; ++k) {
-      const int64_t at = source + 1 + k;
-      drafts[k] = at < total ? tokens[at] : drafts[at - total];
+      drafts[k] = continuation(tokens, total, source, k);
+      if (agreed == k && drafts[k] == continuation(tokens, total, other, k)) ++agreed;
     }
     std::fill(drafts + num_drafts, drafts + a.num_steps, 0);
-    a.match_len[req] = static_cast<int32_t>(std::max(len_first, len_last));
+    a.found[req] = {static_cast<int32_t>(std::max(len_first, len_last)),
+                    source == other ? -1 : agreed};
     a.num_drafts[req] = static_cast<int32_t>(num_drafts);
   }
 }
@@ -255,8 +279,7 @@ void adapt_draft_length(const AdaptDraftLength& a) {
     learn(a, i, req);
     float all_right = 1;
     for (int64_t k = 0; k < a.num_drafts[req]; ++k) {
-      const int64_t match_class = length_class(a.match_len[req]);
-      all_right *= acceptance(a, req, match_class * a.num_steps + k);
+      all_right *= acceptance(a, req, a.found[req], k);
       chance[k] = all_right;
     }
   }

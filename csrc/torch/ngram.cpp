@@ -43,7 +43,7 @@ void check_indices(const OpCheck& check, const SampledStep& s, int64_t max_num_r
 
 template <void (*kLaunch)(const NgramDraft&)>
 void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
-                 const Tensor& match_len, const OptionalTensor& index,
+                 const Tensor& found, const OptionalTensor& index,
                  const OptionalTensor& indexed_len, const Tensor& idx_mapping,
                  const Tensor& query_start_loc, const Tensor& seq_lens,
                  const Tensor& prefill_len, const Tensor& num_sampled,
@@ -68,7 +68,7 @@ void ngram_draft(const Tensor& draft_tokens, const Tensor& num_drafts,
       check.rows<int64_t>("draft_tokens", draft_tokens, num_steps, 0),
       num_steps,
       check.flat<int32_t>("num_drafts", num_drafts, max_num_reqs),
-      check.flat<int32_t>("match_len", match_len, max_num_reqs),
+      reinterpret_cast<Found*>(check.flat<int32_t>("found", found, max_num_reqs * 2)),
       check.flat<int32_t>("index", index, max_num_reqs * num_lens * index_size * 2),
       check.flat<int32_t>("indexed_len", indexed_len, index ? max_num_reqs : 0),
       index_size,
@@ -89,32 +89,30 @@ void on_host(const NgramDraft& a) {
 
 template <void (*kLaunch)(const AdaptDraftLength&)>
 void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
-                        const Tensor& tried, const Tensor& accepted,
-                        const Tensor& chance, const Tensor& draft_tokens,
-                        const Tensor& match_len, const Tensor& idx_mapping,
-                        const Tensor& query_start_loc, const Tensor& seq_lens,
-                        const Tensor& prefill_len, const Tensor& num_sampled,
-                        const Tensor& all_token_ids, const Tensor& total_len,
-                        double decay, double pool_decay, double pool_weight,
-                        double verify_cost, int64_t free_rows) {
+                        const Tensor& own, const Tensor& pool, const Tensor& chance,
+                        const Tensor& draft_tokens, const Tensor& found,
+                        const Tensor& idx_mapping, const Tensor& query_start_loc,
+                        const Tensor& seq_lens, const Tensor& prefill_len,
+                        const Tensor& num_sampled, const Tensor& all_token_ids,
+                        const Tensor& total_len, double decay, double pool_decay,
+                        double pool_weight, double verify_cost, int64_t free_rows) {
   const OpCheck check("adapt_draft_length", num_drafts);
   check.columns("draft_tokens", draft_tokens, 1);
   const int64_t max_num_reqs = draft_tokens.size(0);
   const int64_t num_steps = draft_tokens.size(1);
-  const int64_t cells = (max_num_reqs + 1) * kLengthClasses * num_steps;
   const AdaptDraftLength args{
       sampled_step(check, idx_mapping, query_start_loc, seq_lens, prefill_len,
                    num_sampled, all_token_ids, total_len, max_num_reqs),
       check.flat<int32_t>("num_drafts", num_drafts, max_num_reqs),
-      check.flat<int32_t>("trials", trials, max_num_reqs * (4 + num_steps)),
-      check.flat<float>("tried", tried, cells),
-      check.flat<float>("accepted", accepted, cells),
+      check.flat<int32_t>("trials", trials, max_num_reqs * (5 + num_steps)),
+      check.flat<float>("own", own, max_num_reqs * kAgreements * 2),
+      check.flat<float>("pool", pool, kLengthClasses * kAgreements * 2),
       check.flat<float>("chance", chance, idx_mapping.numel() * num_steps),
       check.rows<const int64_t>("draft_tokens", draft_tokens, num_steps, 0),
       num_steps,
-      check.flat<const int32_t>("match_len", match_len, max_num_reqs),
+      reinterpret_cast<const Found*>(
+          check.flat<const int32_t>("found", found, max_num_reqs * 2)),
       num_steps,
-      max_num_reqs,
       static_cast<float>(decay),
       static_cast<float>(pool_decay),
       static_cast<float>(pool_weight),
@@ -126,7 +124,7 @@ void adapt_draft_length(const Tensor& num_drafts, const Tensor& trials,
       const int64_t req = args.step.idx_mapping[i];
       check.index("num_drafts", req, args.num_drafts[req], 0, num_steps + 1);
       if (args.num_drafts[req] == 0) continue;
-      check.at_least("match_len", args.match_len[req], 1);
+      check.at_least("found", args.found[req].len, 1);
     }
   }
   kLaunch(args);
@@ -141,14 +139,14 @@ void on_host(const AdaptDraftLength& a) {
 TORCH_LIBRARY_FRAGMENT(vllm_kunlun, m) {
   m.def(
       "ngram_draft(Tensor(a!) draft_tokens, Tensor(b!) num_drafts, "
-      "Tensor(c!) match_len, Tensor(d!)? index, Tensor(e!)? indexed_len, "
+      "Tensor(c!) found, Tensor(d!)? index, Tensor(e!)? indexed_len, "
       "Tensor idx_mapping, Tensor query_start_loc, Tensor seq_lens, "
       "Tensor prefill_len, Tensor num_sampled, Tensor all_token_ids, "
       "Tensor total_len, int min_len, int max_len, int max_model_len) -> ()");
   m.def(
       "adapt_draft_length(Tensor(a!) num_drafts, Tensor(b!) trials, "
-      "Tensor(c!) tried, Tensor(d!) accepted, Tensor(e!) chance, "
-      "Tensor draft_tokens, Tensor match_len, Tensor idx_mapping, "
+      "Tensor(c!) own, Tensor(d!) pool, Tensor(e!) chance, "
+      "Tensor draft_tokens, Tensor found, Tensor idx_mapping, "
       "Tensor query_start_loc, Tensor seq_lens, Tensor prefill_len, "
       "Tensor num_sampled, Tensor all_token_ids, Tensor total_len, "
       "float decay, float pool_decay, float pool_weight, "

@@ -45,13 +45,19 @@ def suffix_ends(tokens: Sequence[int], low: int, high: int) -> tuple[int, list[i
     return 0, []
 
 
-def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int]:
-    """Return how far a match goes back, and where it ends, or 0, 0."""
+def suffix_match(tokens: Sequence[int], low: int, high: int) -> tuple[int, int, int]:
+    """Return how far a match goes back, where it ends and the other ends, or zeros."""
     _, ends = suffix_ends(tokens, low, high)
     if not ends:
-        return 0, 0
-    far = [agreement(tokens, end, high) for end in (ends[0], ends[-1])]
-    return max(far), ends[0] if far[0] >= far[1] else ends[-1]
+        return 0, 0, 0
+    first, last = ends[0], ends[-1]
+    far = [agreement(tokens, end, high) for end in (first, last)]
+    return max(far), *((first, last) if far[0] >= far[1] else (last, first))
+
+
+def alike(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return on how many tokens two drafts begin alike."""
+    return [*(x == y for x, y in zip(a, b, strict=True)), False].index(False)
 
 
 def agreement(tokens: Sequence[int], end: int, high: int) -> int:
@@ -69,6 +75,12 @@ def class_of(length: int) -> int:
     return [n >= min(length, 16) for n in (1, 2, 3, 4, 7, 15, 16)].index(True)
 
 
+def cell_of(found: tuple[int, int], place: int) -> tuple[int, int]:
+    """Return where a draft counts: how long its match is there, and its kind."""
+    length, agreed = found
+    return class_of(length + place), 0 if agreed < 0 else 1 if place < agreed else 2
+
+
 def continuation(tokens: Sequence[int], end: int, count: int) -> list[int]:
     """Return what followed position `end`, and what follows that in turn."""
     text = list(tokens)
@@ -83,11 +95,11 @@ class Slot:
 
     tokens: list[int] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
-    match: int = 0
+    found: tuple[int, int] = (0, -1)
     trial: list[int] = field(default_factory=list)
     start: int = 0
     compared: int = 0
-    trial_class: int = 0
+    trial_found: tuple[int, int] = (0, -1)
 
 
 class Machine:
@@ -104,7 +116,7 @@ class Machine:
         a = self.arena = Arena()
         self.draft_tokens = a.tensor("drafts", torch.zeros(slots, steps), torch.int64)
         self.num_drafts = a.tensor("num_drafts", torch.full((slots,), 99))
-        self.match_len = a.tensor("match_len", torch.full((slots,), 99))
+        self.found = a.tensor("found", torch.full((slots, 2), 99))
         # Whatever was there before: a request's begin clears it.
         size = max_model_len + 1
         self.index = a.tensor("index", torch.full((slots, lens, size, 2), 7))
@@ -112,13 +124,13 @@ class Machine:
         self.tokens = a.tensor("tokens", torch.full((slots, max_model_len), -9))
         self.total_len = a.tensor("total_len", torch.zeros(slots))
         self.prefill_len = a.tensor("prefill_len", torch.zeros(slots))
-        self.trials = a.tensor("trials", torch.full((slots, 4 + steps), 3))
-        shape = (slots + 1, 7, steps)
-        self.tried = a.tensor("tried", torch.full(shape, 5.0), torch.float32)
-        self.accepted = a.tensor("accepted", torch.full(shape, 2.0), torch.float32)
+        self.trials = a.tensor("trials", torch.full((slots, 5 + steps), 3))
+        counts = torch.tensor([5.0, 2.0])
+        own, pool = counts.expand(slots, 3, 2), counts.expand(7, 3, 2)
+        self.own = a.tensor("own", own, torch.float32)
+        self.pool = a.tensor("pool", pool, torch.float32)
         self.chance = a.tensor("chance", torch.zeros(slots, steps), torch.float32)
-        self.np_tried = np.full(shape, 5.0, np.float32)
-        self.np_accepted = np.full(shape, 2.0, np.float32)
+        self.np_own, self.np_pool = own.numpy().copy(), pool.numpy().copy()
         self.slots = [Slot() for _ in range(slots)]
 
     def step(self, outcome: dict[int, tuple[bool, list[int], int]]) -> None:
@@ -155,62 +167,65 @@ class Machine:
             self.tokens, self.total_len,
         )  # fmt: skip
         OPS.ngram_draft(
-            self.draft_tokens, self.num_drafts, self.match_len,
+            self.draft_tokens, self.num_drafts, self.found,
             self.index if self.indexed else None,
             self.indexed_len if self.indexed else None,
             *step, self.low, self.high, self.max_model_len,
         )  # fmt: skip
-        self.found = self.num_drafts[slots].tolist()
+        self.drafted = self.num_drafts[slots].tolist()
         OPS.adapt_draft_length(
-            self.num_drafts, self.trials, self.tried, self.accepted, self.chance,
-            self.draft_tokens, self.match_len, *step, *PARAMETERS.values(),
+            self.num_drafts, self.trials, self.own, self.pool, self.chance,
+            self.draft_tokens, self.found, *step, *PARAMETERS.values(),
             self.free_rows,
         )  # fmt: skip
 
     def expect(self, slots: list[int], sampled: list[int], begins: list[bool]) -> None:
         """Do in plain Python what the ops have done, and compare."""
         chances: dict[int, list[float]] = {}
-        for slot, n, begun, found in zip(
-            slots, sampled, begins, self.found, strict=True
+        for slot, n, begun, drafted in zip(
+            slots, sampled, begins, self.drafted, strict=True
         ):
             state = self.slots[slot]
             if n == 0:
-                assert found == 0 == self.num_drafts[slot]
-                assert self.match_len[slot] == 0
+                assert drafted == 0 == self.num_drafts[slot]
+                assert self.found[slot].tolist() == [0, -1]
                 continue
             room = max(0, self.max_model_len - len(state.tokens) - 1)
-            match, end = suffix_match(state.tokens, self.low, self.high)
-            state.match = match if room else 0
+            match, end, other = suffix_match(state.tokens, self.low, self.high)
             count = min(room, self.steps) if match else 0
             state.drafts = continuation(state.tokens, end, count)
-            assert self.match_len[slot] == state.match
-            assert found == count
+            others = continuation(state.tokens, other, count)
+            agreed = alike(state.drafts, others) if end != other else -1
+            state.found = (match, agreed) if count else (0, -1)
+            assert tuple(self.found[slot].tolist()) == state.found
+            assert drafted == count
             assert self.draft_tokens[slot, :count].tolist() == state.drafts
             self.learn(slot, begun)
             chances[slot] = self.chances(slot)
         lengths = best_lengths(chances, self.free_rows)
         assert {slot: self.num_drafts[slot] for slot in lengths} == lengths
-        np.testing.assert_array_equal(self.tried.numpy(), self.np_tried)
-        np.testing.assert_array_equal(self.accepted.numpy(), self.np_accepted)
+        np.testing.assert_array_equal(self.own.numpy(), self.np_own)
+        np.testing.assert_array_equal(self.pool.numpy(), self.np_pool)
 
     def learn(self, slot: int, begun: bool) -> None:
         """Compare the trial with what came."""
         state = self.slots[slot]
         if begun:
-            self.np_tried[slot] = self.np_accepted[slot] = 0
+            self.np_own[slot] = 0
         came = state.tokens[state.start :]
         while state.compared < min(len(state.trial), len(came)):
             right = came[state.compared] == state.trial[state.compared]
-            for row, decay in ((slot, "decay"), (-1, "pool_decay")):
-                at = row, state.trial_class, state.compared
-                factor = np.float32(PARAMETERS[decay])
-                self.np_tried[at] = factor * self.np_tried[at] + np.float32(1)
-                hit = np.float32(right)
-                self.np_accepted[at] = factor * self.np_accepted[at] + hit
+            cell = cell_of(state.trial_found, state.compared)
+            new = np.array([1, right], np.float32)
+            for counts, decay in (
+                (self.np_own[slot, cell[1]], "decay"),
+                (self.np_pool[cell], "pool_decay"),
+            ):
+                counts[:] = np.float32(PARAMETERS[decay]) * counts + new
             state.compared = state.compared + 1 if right else len(state.trial)
         if state.compared >= len(state.trial) and state.drafts:
             state.trial, state.compared = list(state.drafts), 0
-            state.start, state.trial_class = len(state.tokens), class_of(state.match)
+            state.start, state.trial_found = len(state.tokens), state.found
 
     def chances(self, slot: int) -> list[float]:
         """Return the chance that each draft is accepted."""
@@ -218,10 +233,11 @@ class Machine:
         result, product = [], np.float32(1)
         weight = np.float32(PARAMETERS["pool_weight"])
         for k in range(len(state.drafts)):
-            at = class_of(state.match), k
-            pool = self.np_accepted[-1][at] / self.np_tried[-1][at]
-            hits = self.np_accepted[slot][at] + weight * pool
-            product = product * (hits / (self.np_tried[slot][at] + weight))
+            cell = cell_of(state.found, k)
+            tried, right = self.np_pool[cell]
+            own_tried, own_right = self.np_own[slot, cell[1]]
+            hits = own_right + weight * (right / tried)
+            product = product * (hits / (own_tried + weight))
             result.append(float(product))
         return result
 
@@ -323,12 +339,12 @@ def test_upstream(tokens: list[int], low: int, more: int, k: int) -> None:
     ).tolist()
     machine = Machine(slots=1, steps=k, low=low, high=high, max_model_len=64)
     machine.step({0: (True, tokens, 0)})
-    ours = machine.draft_tokens[0, : machine.found[0]].tolist()
+    ours = machine.draft_tokens[0, : machine.drafted[0]].tolist()
     _, ends = suffix_ends(tokens, low, high)
     assert bool(ours) == bool(theirs) == bool(ends)
     if ends:
         assert theirs == tokens[ends[0] : ends[0] + k]
-        _, end = suffix_match(tokens, low, high)
+        _, end, _ = suffix_match(tokens, low, high)
         assert ours == continuation(tokens, end, k)
         if end == ends[0]:
             assert ours[: len(theirs)] == theirs
@@ -351,8 +367,8 @@ def test_free_rows_are_filled() -> None:
     """However unlikely a draft is, in a row that costs nothing it is verified."""
     for free_rows, expected in ((0, 0), (1, 0), (3, 2), (9, 3)):
         machine = Machine(slots=1, free_rows=free_rows)
-        machine.accepted[-1] = machine.tried[-1] * 0.01
-        machine.np_accepted[-1] = machine.accepted[-1].numpy()
+        machine.pool[..., 1] = machine.pool[..., 0] * 0.01
+        machine.np_pool[:] = machine.pool.numpy()
         machine.step({0: (True, [1, 2, 3, 1, 2], 0)})
         assert machine.num_drafts.tolist() == [expected]
 
@@ -362,7 +378,7 @@ def test_length_limit() -> None:
     for total, expected in ((20, 3), (21, 2), (22, 1), (23, 0), (24, 0)):
         machine = Machine(slots=1)
         machine.step({0: (True, [1] * total, 0)})
-        assert machine.found == [expected]
+        assert machine.drafted == [expected]
 
 
 def test_long_history_costs_no_more() -> None:
@@ -393,7 +409,7 @@ def arguments() -> dict[str, Any]:
     return {
         "draft_tokens": machine.draft_tokens,
         "num_drafts": machine.num_drafts,
-        "match_len": machine.match_len,
+        "found": machine.found,
         "index": machine.index,
         "indexed_len": machine.indexed_len,
         "idx_mapping": as_int([2, 0]),
@@ -418,11 +434,11 @@ def length_arguments() -> dict[str, Any]:
     return {
         "num_drafts": machine.num_drafts,
         "trials": machine.trials,
-        "tried": machine.tried,
-        "accepted": machine.accepted,
+        "own": machine.own,
+        "pool": machine.pool,
         "chance": machine.chance,
         "draft_tokens": machine.draft_tokens,
-        "match_len": machine.match_len,
+        "found": machine.found,
         **{name: step[name] for name in names},
         "all_token_ids": machine.tokens,
         "total_len": step["total_len"],
@@ -482,8 +498,8 @@ def test_bad_argument(argument: str, value: object, message: str) -> None:
     [
         (
             "trials",
-            torch.zeros(20, dtype=torch.int32),
-            "trials must be of at least 21 elements, but is of 20",
+            torch.zeros(23, dtype=torch.int32),
+            "trials must be of at least 24 elements, but is of 23",
         ),
         (
             "num_drafts",

@@ -57,28 +57,31 @@ class Batch:
         self.max_model_len = length
         self.draft_tokens = torch.full((rows, steps), -7)
         self.num_drafts = torch.full((rows,), 99, dtype=torch.int32)
-        self.match_len = torch.full((rows,), 99, dtype=torch.int32)
-        self.trials = draw(0, 3, rows, 4 + steps)
+        self.found = torch.full((rows, 2), 99, dtype=torch.int32)
+        self.trials = draw(0, 3, rows, 5 + steps)
         # A trial began some tokens ago and was compared in part.
         self.trials[:, 0] = (total - draw(0, steps + 2, rows)).clamp(min=0)
         self.trials[:, 1] = draw(0, steps + 1, rows)
-        self.trials[:, 2] = draw(0, 7, rows)
-        self.trials[:, 3] = draw(0, 3, rows).clamp(max=self.trials[:, 1])
-        self.tried = torch.rand((rows + 1, 7, steps), generator=g) * 5
-        self.accepted = self.tried * torch.rand(self.tried.shape, generator=g)
+        self.trials[:, 2] = draw(1, 65, rows)
+        self.trials[:, 3] = draw(-1, steps + 1, rows)
+        self.trials[:, 4] = draw(0, 3, rows).clamp(max=self.trials[:, 1])
+        self.own = torch.rand((rows, 3, 2), generator=g) * 5
+        self.pool = torch.rand((7, 3, 2), generator=g) * 5
+        for counts in (self.own, self.pool):
+            counts[..., 1] *= counts[..., 0] / 5
         self.chance = torch.full((num_reqs, steps), -7.0)
 
     def run(self, low: int, high: int, verify_cost: float, free_rows: int) -> None:
         """Launch both ops as the speculator does."""
         parameters = PARAMETERS | {"verify_cost": verify_cost}
         OPS.ngram_draft(
-            self.draft_tokens, self.num_drafts, self.match_len, None, None,
+            self.draft_tokens, self.num_drafts, self.found, None, None,
             *self.step, low, high, self.max_model_len,
         )  # fmt: skip
-        self.found = self.num_drafts.clone()
+        self.drafted = self.num_drafts.clone()
         OPS.adapt_draft_length(
-            self.num_drafts, self.trials, self.tried, self.accepted, self.chance,
-            self.draft_tokens, self.match_len, *self.step, *parameters.values(),
+            self.num_drafts, self.trials, self.own, self.pool, self.chance,
+            self.draft_tokens, self.found, *self.step, *parameters.values(),
             free_rows,
         )  # fmt: skip
 

@@ -35,10 +35,12 @@ class MatchIndex:
         return int(self.entries.nbytes + self.indexed_len.nbytes)
 
 
-# By class of the match's length (1, 2, 3, 4, 5 to 7, 8 to 15, 16 tokens and more): how
-# likely the first draft is right, and each draft after one that was.
-_FIRST = (0.2, 0.4, 0.55, 0.65, 0.75, 0.85, 0.92)
-_NEXT = (0.6, 0.7, 0.8, 0.85, 0.88, 0.92, 0.95)
+# How likely a draft is right after those before it, by how many tokens agree before it
+# (1, 2, 3, 4, 5 to 7, 8 to 15, 16 and more); where the suffix occurred once, where both
+# of its occurrences go on with this draft, and where they do not.
+_ONCE = (0.25, 0.55, 0.7, 0.85, 0.92, 0.95, 0.97)
+_ALIKE = (0.4, 0.6, 0.75, 0.75, 0.8, 0.93, 0.95)
+_OTHERWISE = (0.15, 0.4, 0.55, 0.6, 0.65, 0.8, 0.95)
 _PRIOR_WEIGHT = 20.0
 
 
@@ -47,31 +49,27 @@ class Acceptance:
     """How often drafts were right; `adapt_draft_length` keeps it.
 
     Attributes:
-        trials: [max_num_reqs, 4 + num_steps], int32, a draft of each request's that is
+        trials: [max_num_reqs, 5 + num_steps], int32, a draft of each request's that is
             being compared with what comes.
-        tried: [max_num_reqs + 1, classes, num_steps], float32, fading counts of
-            comparisons by class of match and place; the last row is all requests'.
-        accepted: the same, of those that were right.
+        own: [max_num_reqs, 3, 2], float32, each request's fading counts of comparisons
+            and of those that were right, by what the match's other occurrence says.
+        pool: [classes, 3, 2], float32, all requests', by how many tokens agree, too.
         chance: [max_num_reqs, num_steps], float32, that a draft is accepted.
     """
 
     trials: torch.Tensor
-    tried: torch.Tensor
-    accepted: torch.Tensor
+    own: torch.Tensor
+    pool: torch.Tensor
     chance: torch.Tensor
 
     @staticmethod
     def make(max_num_reqs: int, num_steps: int, device: torch.device) -> "Acceptance":
         """Make counts that know nothing of a request, and priors of all."""
-        shape = (max_num_reqs + 1, len(_FIRST), num_steps)
-        tried = torch.zeros(shape, device=device)
-        accepted = torch.zeros(shape, device=device)
-        tried[-1] = _PRIOR_WEIGHT
-        accepted[-1] = _PRIOR_WEIGHT * torch.tensor(_NEXT, device=device)[:, None]
-        accepted[-1, :, 0] = _PRIOR_WEIGHT * torch.tensor(_FIRST, device=device)
+        right = torch.tensor((_ONCE, _ALIKE, _OTHERWISE), device=device).T
+        pool = _PRIOR_WEIGHT * torch.stack([torch.ones_like(right), right], dim=-1)
         return Acceptance(
-            torch.zeros(max_num_reqs, 4 + num_steps, dtype=torch.int32, device=device),
-            tried,
-            accepted,
+            torch.zeros(max_num_reqs, 5 + num_steps, dtype=torch.int32, device=device),
+            torch.zeros(max_num_reqs, *pool.shape[1:], device=device),
+            pool.contiguous(),
             torch.zeros(max_num_reqs, num_steps, device=device),
         )
