@@ -131,9 +131,9 @@ void resample(const Resample& a, int64_t begin, int64_t end) {
     const auto logits_of = [&](int64_t t, int64_t n, float* buffer) {
       return residual_logits(a, r, residual, t, n, buffer);
     };
-    const auto logit_of = [&](const float*, int64_t t, int64_t i) {
+    const auto logit_of = [&](const float*, int64_t t, int64_t k) {
       float logit;
-      return *residual_logits(a, r, log_residual, t + i, 1, &logit);
+      return *residual_logits(a, r, log_residual, t + k, 1, &logit);
     };
     const Largest<double> best = block_largest(first, last, noise, logits_of, logit_of);
     a.local_argmax[i][block] = best.index;
