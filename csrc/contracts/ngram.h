@@ -55,6 +55,17 @@ inline int64_t agreement(int64_t agreed, int64_t place) {
   return agreed < 0 ? 0 : place < agreed ? 1 : 2;
 }
 
+// A draft of a request's that is compared with what comes. So many numbers, then the
+// num_steps tokens, of which the first len are drafts.
+struct Trial {
+  int32_t start;  // total_len when it was drafted
+  int32_t len;
+  Found found;
+  int32_t compared;  // up to here; len after the first that was wrong
+};
+
+inline constexpr int64_t kTrialNumbers = sizeof(Trial) / sizeof(int32_t);
+
 // The largest max_len: entering a token costs so many look-ups.
 inline constexpr int64_t kLongestNgram = 64;
 
@@ -101,10 +112,9 @@ struct NgramDraft {
 // Learns how often drafts were right, then cuts each request's num_drafts to those that
 // are worth their verification.
 //
-// Learning. A trial is one draft of a request's, whether it was verified or not: row of
-// start, length, what was found (two numbers), tokens compared so far, then the
-// num_steps tokens. It is compared with what was sampled at [start, T): per place, in
-// order, up to the first that differs. A comparison at a place is one of a match that
+// Learning. One draft of a request's is on trial, whether it was verified or not. It is
+// compared with what was sampled at [start, T): per place, in order, up to the first
+// that differs. A comparison at a place is one of a match that
 // is so many tokens longer. It counts by agreement() in the request's own evidence, and
 // by length_class(len + place) and agreement() in the pool's:
 //   tried = decay * tried + 1,  accepted = decay * accepted + (equal ? 1 : 0),
@@ -126,7 +136,7 @@ struct NgramDraft {
 struct AdaptDraftLength {
   SampledStep step;
   int32_t* num_drafts;  // [max_num_reqs], read and written
-  int32_t* trials;      // [max_num_reqs, 5 + num_steps]
+  int32_t* trials;      // [max_num_reqs, kTrialNumbers + num_steps]
   float* own;           // [max_num_reqs, kAgreements, 2], tried and accepted
   float* pool;          // [kLengthClasses, kAgreements, 2]
   float* chance;        // [>= num_reqs, num_steps]

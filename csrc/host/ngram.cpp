@@ -153,29 +153,25 @@ float acceptance(const AdaptDraftLength& a, int64_t req, Found f, int64_t place)
 }
 
 void learn(const AdaptDraftLength& a, int64_t i, int64_t req) {
-  int32_t* row = a.trials + req * (5 + a.num_steps);
-  int32_t &start = row[0], &len = row[1], &compared = row[4];
-  const Found found = {row[2], row[3]};
-  int32_t* draft = row + 5;
+  int32_t* row = a.trials + req * (kTrialNumbers + a.num_steps);
+  Trial& trial = *reinterpret_cast<Trial*>(row);
+  int32_t* draft = row + kTrialNumbers;
   if (begins(a.step, i)) {
-    len = 0;
+    trial.len = 0;
     std::fill_n(a.own + req * kAgreements * 2, kAgreements * 2, 0.0f);
   }
   const int32_t* tokens = a.step.all_token_ids + req * a.step.all_token_ids_stride;
   const int32_t total = a.step.total_len[req];
-  while (compared < len && start + compared < total) {
-    const bool equal = tokens[start + compared] == draft[compared];
-    own_evidence(a, req, found, compared).count(a.decay, equal);
-    pool_evidence(a, found, compared).count(a.pool_decay, equal);
-    compared = equal ? compared + 1 : len;
+  int32_t& place = trial.compared;
+  while (place < trial.len && trial.start + place < total) {
+    const bool equal = tokens[trial.start + place] == draft[place];
+    own_evidence(a, req, trial.found, place).count(a.decay, equal);
+    pool_evidence(a, trial.found, place).count(a.pool_decay, equal);
+    place = equal ? place + 1 : trial.len;
   }
-  if (compared < len || a.num_drafts[req] == 0) return;
-  start = total;
-  len = a.num_drafts[req];
-  row[2] = a.found[req].len;
-  row[3] = a.found[req].agreed;
-  compared = 0;
-  std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, len, draft);
+  if (place < trial.len || a.num_drafts[req] == 0) return;
+  trial = {total, a.num_drafts[req], a.found[req], 0};
+  std::copy_n(a.draft_tokens + req * a.draft_tokens_stride, trial.len, draft);
 }
 
 // The time of a step, in units of one whose rows are all free.

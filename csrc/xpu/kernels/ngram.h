@@ -10,9 +10,12 @@ namespace xpu {
 
 const int kMatchClasses = 7;   // what a match's length is classed into
 const int kKinds = 3;          // of drafts, by what the other occurrence says
+const int kTrialHead = 5;      // numbers of a trial before its tokens
 const int kFollowedBack = 16;  // tokens of a match that are counted
 const int kNgramTokens = 64;   // of the longest n-gram
 
+// found has two numbers for each request: the match's length, and agreed.
+//
 // All tokens are searched, by the cores of a cluster together: to enter a long prompt
 // into tables would be the work of one core, token after token.
 __global__ void ngram_draft(GmParam<const Int32> idx_mapping,
@@ -24,7 +27,6 @@ __global__ void ngram_draft(GmParam<const Int32> idx_mapping,
                             GmParam<Int32> found, int min_len, int max_len,
                             int num_steps, int max_model_len);
 
-// found has two numbers for each request: the match's length, and agreed.
 __global__ void adapt_draft_length(
     GmParam<const Int32> idx_mapping, GmParam<const Int32> query_start_loc,
     GmParam<const Int32> seq_lens, GmParam<const Int32> prefill_len,

@@ -6,7 +6,8 @@ namespace vllm_kunlun {
 namespace xpu {
 
 static_assert(kMatchClasses == kLengthClasses && kFollowedBack == kLongestMatch &&
-                  kNgramTokens == kLongestNgram && kKinds == kAgreements,
+                  kNgramTokens == kLongestNgram && kKinds == kAgreements &&
+                  kTrialHead == kTrialNumbers,
               "the kernels' sizes are the contract's");
 
 int launch(const NgramDraft& a, const Stream& stream) {
@@ -21,9 +22,7 @@ int launch(const NgramDraft& a, const Stream& stream) {
 
 int launch(const AdaptDraftLength& a, const Stream& stream) {
   const SampledStep& s = a.step;
-  if (!fit(s.num_reqs * a.num_steps, a.free_rows)) {
-    return kTooLarge;
-  }
+  if (!fit(s.num_reqs * a.num_steps, a.free_rows)) return kTooLarge;
   return VLLM_KUNLUN_LAUNCH(
       stream, adapt_draft_length, s.idx_mapping, s.query_start_loc, s.seq_lens,
       s.prefill_len, s.num_sampled, s.all_token_ids, Int64{s.all_token_ids_stride},

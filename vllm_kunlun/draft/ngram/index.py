@@ -70,6 +70,6 @@ class Acceptance:
         return Acceptance(
             torch.zeros(max_num_reqs, 5 + num_steps, dtype=torch.int32, device=device),
             torch.zeros(max_num_reqs, *pool.shape[1:], device=device),
-            pool.contiguous(),
+            pool,
             torch.zeros(max_num_reqs, num_steps, device=device),
         )
