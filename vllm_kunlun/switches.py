@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 
 
-def _switch(what: str, default: bool = True) -> bool:
-    return field(default=default, metadata={"what": what})
+def _switch(what: str, default: bool = True, *, of_model: bool = False) -> bool:
+    return field(default=default, metadata={"what": what, "of model": of_model})
 
 
 def _part(of: str, what: str) -> bool:
@@ -34,6 +34,7 @@ class Switches:
     gumbel_greedy: bool = _part("spec_vec", "greedy batches sampled by argmax alone")
     dflash_vec: bool = _part("spec_vec", "draft inputs of all groups in one launch")
     rej_xpu: bool = _part("spec_vec", "rejection sampling in one launch")
+    layer_fuse: bool = _switch("the model's layers fused on a CPU", of_model=True)
 
     def __iter__(self) -> Iterator[tuple[str, bool, str]]:
         """Yield (variable, value, what it does), switches before their parts."""

@@ -60,6 +60,13 @@ inline float exp_term(float x) {
   return e.mantissa * power_of_2(e.exponent);
 }
 
+// The same for x in [-87, 89], or NaN; inf where it leaves f32.
+inline float exp_in_range(float x) {
+  const SplitExp e = split_exp(x);
+  // 2^128 is no f32.
+  return e.mantissa * power_of_2(e.exponent - 1) * 2.0f;
+}
+
 // log(x) of a normal x > 0 or up to 0.06 less: the bits of a float, read as an integer,
 // are its logarithm with the chord in place of the curve between two powers of 2.
 inline float log_below(float x) {

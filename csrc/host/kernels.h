@@ -14,6 +14,7 @@
 #include "contracts/gumbel.h"
 #include "contracts/input_batch.h"
 #include "contracts/kv_zero.h"
+#include "contracts/layers.h"
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
 #include "contracts/markov.h"
@@ -52,6 +53,9 @@ void gather_context(const GatherContext& a, int64_t begin, int64_t end);
 
 void find_markov_best(const MarkovArgmax& a, int64_t begin, int64_t end);
 void choose_markov_draft(const MarkovArgmax& a, int64_t begin, int64_t end);
+
+void rms_norm(const RmsNorm& a, int64_t begin, int64_t end);
+void silu_and_mul(const SiluAndMul& a, int64_t begin, int64_t end);
 
 void expand_idx_mapping(const ExpandIdxMapping& a, int64_t begin, int64_t end);
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "host/elementary.h"
+#include "host/floats.h"
 #include "host/kernels.h"
 #include "host/simd.h"
 
@@ -20,32 +20,12 @@ constexpr int64_t kGroup = 64;
 // Independent sums of a dot product, which a vector register or two hold.
 constexpr int64_t kLanes = 32;
 
-float round_to_bfloat(float x) {
-  const uint32_t bits = bit_cast<uint32_t>(x);
-  if (std::isnan(x)) return x;
-  return bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
-}
-
-float round_to_half(float x) {
-  const float magnitude = std::fabs(x);
-  if (!(magnitude < 65520.0f)) {
-    return std::isnan(x) ? x : std::copysign(std::numeric_limits<float>::infinity(), x);
-  }
-  if (magnitude < 0x1p-14f) {
-    // Subnormal: a multiple of 2^-24, which is the last place of numbers around this.
-    const float shift = 0.75f;
-    return std::copysign((magnitude + shift) - shift, x);
-  }
-  const uint32_t bits = bit_cast<uint32_t>(x);
-  return bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000);
-}
-
 float round_to(FloatType type, float x) {
   switch (type) {
     case FloatType::kF16:
-      return round_to_half(x);
+      return nearest<F16>(x);
     case FloatType::kBF16:
-      return round_to_bfloat(x);
+      return nearest<BF16>(x);
     case FloatType::kF32:
       break;
   }

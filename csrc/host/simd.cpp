@@ -6,6 +6,7 @@
 
 #include "contracts/philox.h"
 #include "host/elementary.h"
+#include "host/floats.h"
 
 namespace vllm_kunlun::host {
 namespace {
@@ -63,16 +64,6 @@ __attribute__((always_inline)) inline Largest<T> largest(const T* x, int64_t n) 
   return {best, i};
 }
 
-// The bits of an f16 as f32: shifted into place, then scaled by the difference of the
-// exponents' biases, which makes subnormals right too.
-inline float half_to_float(uint16_t half) {
-  const uint32_t magnitude = uint32_t{half} << 13 & 0x0fffe000;
-  const float scaled = bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t special = magnitude >= 0x0f800000 ? 0x7f800000 : 0;
-  const uint32_t sign = uint32_t{half} << 16 & 0x80000000;
-  return bit_cast<float>(bit_cast<uint32_t>(scaled) | special | sign);
-}
-
 // The uniform draw that a token's noise is made of, in (0, 1).
 inline float gumbel_draw(uint32_t word) {
   const float u = unit_float(word);
@@ -91,12 +82,12 @@ void bounds_from_words(const float* x, const uint32_t* words, int64_t n, float* 
 
 VLLM_KUNLUN_VERSIONS
 void halves_to_float(const uint16_t* x, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = half_to_float(x[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = F16::load(x[i]);
 }
 
 VLLM_KUNLUN_VERSIONS
 void bfloats_to_float(const uint16_t* x, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = bit_cast<float>(uint32_t{x[i]} << 16);
+  for (int64_t i = 0; i < n; ++i) out[i] = BF16::load(x[i]);
 }
 
 }  // namespace

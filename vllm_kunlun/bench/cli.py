@@ -145,6 +145,37 @@ def step(
 
 
 @app.command()
+def layers(
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a model; SmolLM2-135M if not.")
+    ] = None,
+    requests: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    tokens: Annotated[int, typer.Option(help="New tokens per request.")] = 256,
+    dtype: Dtype = "bfloat16",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="8 requests at once, 32 tokens.")
+    ] = False,
+    json: Json = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a table there.")] = None,
+) -> None:
+    """Measure whole steps on a CPU with the layers in upstream's form and in ours."""
+    from vllm_kunlun.bench.layers.command import Options, bench_layers
+
+    if quick:
+        requests, tokens = "8", 32
+    options = Options(
+        model=model,
+        requests=requests,
+        tokens=tokens,
+        dtype=dtype,
+        json=json,
+        markdown=markdown,
+    )
+    with exit_codes():
+        bench_layers(console, options)
+
+
+@app.command()
 def spec(
     model: Annotated[
         Path | None, typer.Option(help="Folder of the target; SmolLM2-135M if not.")

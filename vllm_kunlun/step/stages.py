@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which stages of a step run fused."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_kunlun import ops
@@ -19,7 +20,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
 
     from vllm_kunlun.draft.dspark.speculator import FusedDSparkSpeculator
     from vllm_kunlun.draft.ngram.speculator import NgramSpeculator
-    from vllm_kunlun.step import sampling
+    from vllm_kunlun.step import layers, sampling
     from vllm_kunlun.step.inputs import StepInputs
     from vllm_kunlun.step.post_update import PostUpdate
     from vllm_kunlun.step.tables import BatchedBlockTables
@@ -45,6 +46,11 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
             sample.forget()
 
     stages = FusedStages(
+        models_loaded=(
+            partial(layers.fuse, runner)
+            if switches.layer_fuse and layers.fusible(runner)
+            else None
+        ),
         make_block_tables=BatchedBlockTables if batch_meta else None,
         add_requests=add_requests if batch_meta or sample else None,
         update_requests=inputs.update_requests if inputs and hostvec else None,

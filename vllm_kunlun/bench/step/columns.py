@@ -34,6 +34,8 @@ def all_columns() -> list[Column]:
     alone = [
         Column(variable(f.name).removeprefix("KUNLUN_"), _alone(f.name))
         for f in fields(Switches)
+        # The null model has no layers.
+        if not f.metadata.get("of model")
     ]
     return [
         Column("on", ALL_ON),

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`KUNLUN_LAYER_FUSE`: the layers in fewer launches, and the tokens of V1."""
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from conftest import NUM_LAYERS, VOCAB_SIZE
+from engine import dspark, engine, tokens
+from torch.utils._python_dispatch import TorchDispatchMode
+from vllm import LLM
+from vllm import _custom_ops as compiled
+from vllm.config import CompilationMode
+
+from vllm_kunlun import switches
+from vllm_kunlun.bench.layers import run as bench
+from vllm_kunlun.bench.layers.run import Turns
+from vllm_kunlun.step.layers import Change, changes, fusible
+
+PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100)), [7], list(range(3, 200, 7))]
+
+
+@pytest.fixture(scope="module")
+def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a Qwen3, which norms its queries and keys as parts of one tensor."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=NUM_LAYERS,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=512,
+    )
+    made = Qwen3ForCausalLM(config)
+    for parameter in made.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(0, 0.2)
+    folder = tmp_path_factory.mktemp("qwen3")
+    made.save_pretrained(folder)
+    return folder
+
+
+def of_model(llm: LLM, which: str = "model") -> list[Change]:
+    """Return what can be changed in the target, or in the draft model."""
+    worker: Any = llm.llm_engine.model_executor.driver_worker.worker
+    runner = worker.model_runner
+    return list(changes(runner.model if which == "model" else runner.speculator.model))
+
+
+def is_made(change: Change) -> bool:
+    """Whether a layer runs our form."""
+    now = getattr(change.layer, change.attribute)
+    if change.attribute == "_forward_method":
+        return bool(now.__module__ == "vllm_kunlun.step.layers")
+    return bool(now == change.ours)
+
+
+def kinds(found: list[Change]) -> Counter[str]:
+    """Count layers by their class."""
+    return Counter(type(layer).__name__ for layer in {c.layer for c in found})
+
+
+class Calls(TorchDispatchMode):
+    """Counts the ops that reach a backend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names[func.name()] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_fewer_ops_and_the_same_tokens(model: Path, draft: Path) -> None:
+    """All layers of target and draft, and each form gives the tokens of V1."""
+    with engine(model, use_v2=False) as llm:
+        expected = tokens(llm, PROMPTS, 12)
+        assert not any(is_made(change) for change in of_model(llm))
+    with engine(model, speculative_config=dspark(draft)) as llm:
+        target, drafter = of_model(llm), of_model(llm, "draft")
+        assert all(is_made(change) for change in [*target, *drafter])
+        assert kinds(target) == {
+            "RMSNorm": 2 * NUM_LAYERS + 1,
+            "SiluAndMul": NUM_LAYERS,
+            "Attention": NUM_LAYERS,
+        }
+        assert kinds(drafter)["Attention"] == kinds(drafter)["SiluAndMul"] == 1
+        assert tokens(llm, PROMPTS, 12) == expected
+        with Calls() as ours:
+            assert tokens(llm, PROMPTS, 1) == [found[:1] for found in expected]
+        for change in [*target, *drafter]:
+            change.undo()
+        assert tokens(llm, PROMPTS, 12) == expected
+        with Calls() as upstreams:
+            tokens(llm, PROMPTS, 1)
+    assert ours.names["vllm_kunlun::rms_norm"] >= 2 * NUM_LAYERS + 1
+    assert ours.names["vllm_kunlun::silu_and_mul"] >= NUM_LAYERS
+    assert not ours.names["vllm::unified_attention_with_output"]
+    assert not upstreams.names["vllm_kunlun::rms_norm"]
+    saved = upstreams.names.total() - ours.names.total()
+    # A norm is 8 ops less, attention 6 and more, a SwiGLU 2.
+    assert saved > NUM_LAYERS * (2 * 8 + 6 + 2)
+
+
+def test_keys_and_values_are_written_once(model: Path) -> None:
+    """Upstream's layers write them before their attention does."""
+    with engine(model, use_v2=True) as llm:
+        for times in (1, 2):
+            with mock.patch.object(
+                compiled,
+                "cpu_attn_reshape_and_cache",
+                wraps=compiled.cpu_attn_reshape_and_cache,
+            ) as write:
+                tokens(llm, PROMPTS[:1], 1)
+            assert write.call_count == times * NUM_LAYERS
+            for change in of_model(llm):
+                change.undo()
+
+
+def test_norms_of_queries_and_keys(qwen3: Path) -> None:
+    """Parts of a tensor, with rows that are not next to each other."""
+    with engine(qwen3, use_v2=False) as llm:
+        expected = tokens(llm, PROMPTS, 12)
+    with engine(qwen3, use_v2=True) as llm:
+        assert kinds(of_model(llm))["RMSNorm"] == 4 * NUM_LAYERS + 1
+        assert tokens(llm, PROMPTS, 12) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_other_dtypes(model: Path, dtype: str) -> None:
+    """In bfloat16 the layers run fused; the ops know nothing of float16."""
+    with engine(model, use_v2=False, dtype=dtype) as llm:
+        expected = tokens(llm, PROMPTS, 12)
+    with engine(model, use_v2=True, dtype=dtype) as llm:
+        assert ("RMSNorm" in kinds(of_model(llm))) == (dtype == "bfloat16")
+        assert tokens(llm, PROMPTS, 12) == expected
+
+
+def test_switch_off(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is upstream's."""
+    monkeypatch.setenv("KUNLUN_LAYER_FUSE", "0")
+    switches.current.cache_clear()
+    try:
+        with engine(model, use_v2=True) as llm:
+            found = of_model(llm)
+            assert found
+            assert not any(is_made(change) for change in found)
+            # What undoing gives is what was there.
+            for change in found:
+                if change.attribute != "_forward_method":
+                    assert getattr(change.layer, change.attribute) == change.upstream
+    finally:
+        switches.current.cache_clear()
+
+
+def test_compiled_layers_stay() -> None:
+    """The compiler fuses them, and must find what it can look into."""
+
+    def runner(mode: CompilationMode) -> Any:
+        compilation = SimpleNamespace(mode=mode)
+        return SimpleNamespace(
+            vllm_config=SimpleNamespace(compilation_config=compilation)
+        )
+
+    assert fusible(runner(CompilationMode.NONE))
+    assert not fusible(runner(CompilationMode.DYNAMO_TRACE_ONCE))
+    assert not fusible(runner(CompilationMode.VLLM_COMPILE))
+
+
+def test_benchmark(model: Path) -> None:
+    """Both forms take turns, ours needs fewer ops, and ours is what stays."""
+    with engine(model, use_v2=True) as llm:
+        worker: Any = llm.llm_engine.model_executor.driver_worker.worker
+        expected = tokens(llm, PROMPTS[:2], 20)
+        found = of_model(llm)
+        turns = Turns(worker.model_runner, found, 2)
+        with turns.taken():
+            assert tokens(llm, PROMPTS[:2], 20) == expected
+        assert all(is_made(change) for change in found)
+        assert "execute_model" not in vars(worker.model_runner)
+    upstream, ours = turns.forms
+    assert len(ours.milliseconds) >= 6
+    assert len(upstream.milliseconds) >= 6
+    assert 0 < ours.calls < upstream.calls - 20 * NUM_LAYERS
+
+
+def test_benchmark_without_layers() -> None:
+    """A model of which nothing changes is refused by name."""
+    worker = SimpleNamespace(model_runner=SimpleNamespace(model=torch.nn.Linear(2, 2)))
+    executor = SimpleNamespace(driver_worker=SimpleNamespace(worker=worker))
+    made = SimpleNamespace(
+        llm=SimpleNamespace(llm_engine=SimpleNamespace(model_executor=executor))
+    )
+    with (
+        mock.patch.object(bench, "Engine", return_value=made),
+        pytest.raises(RuntimeError, match=r"^Linear has no layers that .* --model"),
+    ):
+        bench.run({}, [1], 20, print)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vllm-kunlun bench layers`` does with its options."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from vllm_kunlun.bench.layers.run import Row, run
+from vllm_kunlun.bench.options import parse_sizes
+from vllm_kunlun.bench.output import check_target, environment, markdown, number
+from vllm_kunlun.bench.spec.worker import MAX_MODEL_LEN
+from vllm_kunlun.files import write_text
+from vllm_kunlun.terminal import make_table, progress
+
+HEADINGS = (
+    "requests at once",
+    "upstream's, ms",
+    "ours, ms",
+    "upstream's / ours",
+    "torch ops, upstream's",
+    "ours",
+    "steps",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    model: Path | None
+    requests: str
+    tokens: int
+    dtype: str
+    json: Path | None
+    markdown: Path | None
+
+
+def bench_layers(console: Console, options: Options) -> None:
+    """Run the benchmark, print and write it.
+
+    Raises:
+        OSError: a report cannot be written.
+        RuntimeError: the demo's weights cannot be had, or the model has no layers that
+            change.
+        ValueError: an option is bad.
+    """
+    requests = parse_sizes("--requests", options.requests)
+    if not 16 <= options.tokens <= MAX_MODEL_LEN // 2:
+        raise ValueError(
+            f"--tokens must be 16 to {MAX_MODEL_LEN // 2}, but is {options.tokens}."
+        )
+    if options.model is not None and not (options.model / "config.json").is_file():
+        raise ValueError(f"{options.model} is no model: it has no config.json.")
+    for path in (options.json, options.markdown):
+        if path is not None:
+            check_target(path)
+    from vllm_kunlun.demo.weights import smollm2
+
+    engine = {
+        "model": str((options.model or smollm2()).absolute()),
+        "dtype": options.dtype,
+        "max_num_seqs": max(requests),
+        "kv_cache_memory_bytes": 1 << 30,
+    }
+    with progress() as say:
+        rows = run(engine, requests, options.tokens, say)
+    console.print(make_table(HEADINGS, map(cells, rows)), soft_wrap=True)
+    if options.json is not None:
+        figures = {"environment": environment(), "rows": [asdict(row) for row in rows]}
+        write_text(options.json, json.dumps(figures, indent=2) + "\n")
+    if options.markdown is not None:
+        table = markdown(HEADINGS, map(cells, rows))
+        write_text(options.markdown, "\n".join(table) + "\n")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a line of the table."""
+    return (
+        str(row.requests),
+        number(row.upstream.median),
+        number(row.ours.median),
+        number(row.ratio),
+        str(row.upstream.calls),
+        str(row.ours.calls),
+        str(len(row.ours.milliseconds)),
+    )

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One engine whose layers take turns, a step each, in upstream's form and in ours.
+
+Step by step, so that what else the machine does slows both alike.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from vllm_kunlun.bench.spec.worker import Engine
+
+TEXT = "open chat"
+
+
+@dataclass
+class Steps:
+    """Steps that only decode, in one form of the layers."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    calls: int = 0
+    """Torch ops, ours among them, that one step asks for."""
+
+    @property
+    def median(self) -> float:
+        """Of the times."""
+        return statistics.median(self.milliseconds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What so many requests at once gave."""
+
+    requests: int
+    upstream: Steps
+    ours: Steps
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster our form makes a step."""
+        return self.upstream.median / self.ours.median
+
+
+@contextmanager
+def v2_in_this_process() -> Iterator[None]:
+    """Let engines that are made inside be here, eager and on the V2 runner."""
+    ours = {
+        "KUNLUN_LAYER_FUSE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
+        "VLLM_USE_V2_MODEL_RUNNER": "1",
+    }
+    saved = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def run(
+    options: dict[str, Any],
+    requests: list[int],
+    tokens: int,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Measure each number of requests at once.
+
+    Args:
+        options: of vLLM's `LLM`.
+        requests: at once.
+        tokens: new ones of each request; a step each.
+        say: where it is.
+
+    Raises:
+        RuntimeError: the engine has no layers of which we have a form.
+    """
+    from vllm_kunlun.step.layers import changes
+
+    with v2_in_this_process():
+        say("starting the engine")
+        engine = Engine(options | {"enforce_eager": True})
+        core: Any = engine.llm.llm_engine.model_executor
+        runner = core.driver_worker.worker.model_runner
+        found = list(changes(runner.model))
+        if not found:
+            raise RuntimeError(
+                f"{type(runner.model).__name__} has no layers that KUNLUN_LAYER_FUSE "
+                "changes here: choose another model with --model."
+            )
+        rows = []
+        for at_once in requests:
+            say(f"{at_once} requests at once")
+            engine.run(TEXT, at_once, at_once, 8)
+            turns = Turns(runner, found, at_once)
+            with turns.taken():
+                engine.run(TEXT, at_once, at_once, tokens)
+            rows.append(Row(at_once, *turns.forms))
+        return rows
+
+
+class Turns:
+    """Steps of an engine, of which every other one runs our form of the layers."""
+
+    def __init__(self, runner: Any, changes: list[Any], requests: int) -> None:
+        self.runner = runner
+        self.changes = changes
+        self.requests = requests
+        self.forms = (Steps(), Steps())
+        self._number = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Time the steps that are made inside."""
+        execute, sample = self.runner.execute_model, self.runner.sample_tokens
+        started = 0.0
+        counter: _Counter | None = None
+        decodes = False
+
+        def execute_model(output: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal started, counter, decodes
+            self._number += 1
+            ours = self._number % 2 == 1
+            for change in self.changes:
+                change.make() if ours else change.undo()
+            decodes = output.total_num_scheduled_tokens == self.requests
+            # The first two are counted, which takes time, and are not timed.
+            counter = _Counter() if decodes and not self._form.calls else None
+            started = time.perf_counter()
+            with counter or _nothing():
+                return execute(output, *args, **kwargs)
+
+        def sample_tokens(*args: Any, **kwargs: Any) -> Any:
+            with counter or _nothing():
+                result = sample(*args, **kwargs)
+            took = time.perf_counter() - started
+            if counter is not None:
+                self._form.calls = counter.calls
+            elif decodes:
+                self._form.milliseconds.append(took * 1e3)
+            return result
+
+        self.runner.execute_model = execute_model
+        self.runner.sample_tokens = sample_tokens
+        try:
+            yield
+        finally:
+            del self.runner.execute_model, self.runner.sample_tokens
+            for change in self.changes:
+                change.make()
+
+    @property
+    def _form(self) -> Steps:
+        return self.forms[self._number % 2]
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+class _Counter(TorchDispatchMode):
+    """Counts the ops that reach a backend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
