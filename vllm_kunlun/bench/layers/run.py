@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,11 +138,11 @@ class Turns:
             # The first two are counted, which takes time, and are not timed.
             counter = _Counter() if decodes and not self._form.calls else None
             started = time.perf_counter()
-            with counter or _nothing():
+            with counter or nullcontext():
                 return execute(output, *args, **kwargs)
 
         def sample_tokens(*args: Any, **kwargs: Any) -> Any:
-            with counter or _nothing():
+            with counter or nullcontext():
                 result = sample(*args, **kwargs)
             took = time.perf_counter() - started
             if counter is not None:
@@ -163,11 +163,6 @@ class Turns:
     @property
     def _form(self) -> Steps:
         return self.forms[self._number % 2]
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 class _Counter(TorchDispatchMode):
