@@ -15,8 +15,9 @@ def _switch(what: str, default: bool = True, *, of_model: bool = False) -> bool:
     return field(default=default, metadata={"what": what, "of model": of_model})
 
 
-def _part(of: str, what: str) -> bool:
-    return field(default=True, metadata={"what": what, "of": of})
+def _part(of: str, what: str, *, of_model: bool = False) -> bool:
+    metadata = {"what": what, "of": of, "of model": of_model}
+    return field(default=True, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Switches:
     dflash_vec: bool = _part("spec_vec", "draft inputs of all groups in one launch")
     rej_xpu: bool = _part("spec_vec", "rejection sampling in one launch")
     layer_fuse: bool = _switch("the model's layers fused on a CPU", of_model=True)
+    pad_weights: bool = _part("layer_fuse", "weights padded", of_model=True)
 
     def __iter__(self) -> Iterator[tuple[str, bool, str]]:
         """Yield (variable, value, what it does), switches before their parts."""

@@ -19,6 +19,7 @@ from vllm.config import CompilationMode
 from vllm_kunlun import switches
 from vllm_kunlun.bench.layers import run as bench
 from vllm_kunlun.bench.layers.run import Turns
+from vllm_kunlun.step import linears
 from vllm_kunlun.step.layers import Change, changes, fusible
 
 PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100)), [7], list(range(3, 200, 7))]
@@ -135,6 +136,26 @@ def test_norms_of_queries_and_keys(qwen3: Path) -> None:
         expected = tokens(llm, PROMPTS, 12)
     with engine(qwen3, use_v2=True) as llm:
         assert kinds(of_model(llm))["RMSNorm"] == 4 * NUM_LAYERS + 1
+        assert tokens(llm, PROMPTS, 12) == expected
+
+
+def test_padded_weights(
+    model: Path, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all linear layers and LM heads, on any CPU: the tokens of V1."""
+    with engine(model, use_v2=False) as llm:
+        expected = tokens(llm, PROMPTS, 12)
+    monkeypatch.setattr(linears, "wants_padding", lambda columns: True)
+    monkeypatch.setattr(linears, "padding_helps", lambda: True)
+    with engine(model, speculative_config=dspark(draft)) as llm:
+        found = [c for c in of_model(llm) if c.attribute == "cpu_linear"]
+        # The embedding is the LM head of some models, so that upstream packs it, too.
+        assert len(found) == 4 * NUM_LAYERS + 2
+        assert all(c.layer.cpu_linear.padding for c in found)
+        assert tokens(llm, PROMPTS, 12) == expected
+        for change in found:
+            change.undo()
+            assert not change.layer.cpu_linear.padding
         assert tokens(llm, PROMPTS, 12) == expected
 
 

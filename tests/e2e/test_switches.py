@@ -25,7 +25,7 @@ Requests = dict[str, tuple[list[int], SamplingParams]]
 # What layers run is settled when a model is loaded (tests/e2e/test_layers.py).
 OF_STEP = [f for f in fields(Switches) if not f.metadata.get("of model")]
 SWITCHES = [f.name for f in OF_STEP if "of" not in f.metadata]
-PARTS = {f.name: f.metadata["of"] for f in fields(Switches) if "of" in f.metadata}
+PARTS = {f.name: f.metadata["of"] for f in OF_STEP if "of" in f.metadata}
 
 COMBINATIONS = {
     "+".join(on) or "off": replace(

@@ -7,6 +7,7 @@ twice. Models are upstream's: only what their modules do when they are called ch
 in the models of this runner, once they are loaded.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from vllm.platforms import current_platform
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from vllm_kunlun import ops
+from vllm_kunlun.step import linears
+from vllm_kunlun.switches import Switches
 
 if TYPE_CHECKING:
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
@@ -67,21 +70,27 @@ def fusible(runner: "ModelRunnerV2") -> bool:
     return bool(compilation.mode == CompilationMode.NONE)
 
 
-def fuse(runner: "ModelRunnerV2") -> None:
+def fuse(runner: "ModelRunnerV2", switches: Switches) -> None:
     """Have the layers of the runner's models run our forms, the draft model's, too."""
     for model in (runner.model, getattr(runner.speculator, "model", None)):
-        if model is not None:
-            found = list(changes(model))
-            for change in found:
-                change.make()
-            logger.info(
-                "%s: %d layers run fused (KUNLUN_LAYER_FUSE).",
-                type(model).__name__,
-                len({change.layer for change in found}),
-            )
+        if model is None:
+            continue
+        # One after the other: a layer's old weight goes before the next one's is made.
+        counts: Counter[str] = Counter()
+        for change in changes(model, pad_weights=switches.pad_weights):
+            change.make()
+            counts[change.attribute] += 1
+        logger.info(
+            "%s on a CPU: %d norms and activations in one launch, %d attention layers "
+            "called directly, %d weights padded (KUNLUN_LAYER_FUSE).",
+            type(model).__name__,
+            counts["_forward_method"],
+            counts["use_direct_call"],
+            counts["cpu_linear"],
+        )
 
 
-def changes(model: nn.Module) -> Iterator[Change]:
+def changes(model: nn.Module, *, pad_weights: bool = True) -> Iterator[Change]:
     """Yield what can be changed in a loaded model on the CPU.
 
     Layers of other types stay as they are, and those of subclasses, which have a
@@ -102,6 +111,8 @@ def changes(model: nn.Module) -> Iterator[Change]:
                 ours = CPUAttentionWritesCache
                 yield Change(layer, "attn_backend", CPUAttentionBackend, ours)
                 yield Change(layer, "use_direct_call", False, True)
+        elif pad_weights and (linear := linears.padded(layer)) is not None:
+            yield Change(layer, "cpu_linear", linears.upstreams(layer), linear)
 
 
 def _fits(x: Tensor) -> bool:

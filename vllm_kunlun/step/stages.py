@@ -47,7 +47,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
 
     stages = FusedStages(
         models_loaded=(
-            partial(layers.fuse, runner)
+            partial(layers.fuse, runner, switches)
             if switches.layer_fuse and layers.fusible(runner)
             else None
         ),
