@@ -50,6 +50,7 @@ def variable(name: str) -> str:
 
 
 _FIELDS = fields(Switches)
+ALL_ON = Switches(**{f.name: True for f in _FIELDS})
 ALL_OFF = Switches(**{f.name: False for f in _FIELDS})
 
 

@@ -62,6 +62,8 @@ def is_made(change: Change) -> bool:
     now = getattr(change.layer, change.attribute)
     if change.attribute == "_forward_method":
         return bool(now.__module__ == "vllm_kunlun.step.layers")
+    if change.attribute == "cpu_linear":
+        return isinstance(now, linears.OneDNNLinear)
     return bool(now == change.ours)
 
 
@@ -169,18 +171,23 @@ def test_other_dtypes(model: Path, dtype: str) -> None:
         assert tokens(llm, PROMPTS, 12) == expected
 
 
-def test_switch_off(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is upstream's."""
+@pytest.mark.parametrize("pads", ["", "1"])
+def test_switch_off(model: Path, monkeypatch: pytest.MonkeyPatch, pads: str) -> None:
+    """The model is upstream's, but for the part that is on alone."""
     monkeypatch.setenv("KUNLUN_LAYER_FUSE", "0")
+    monkeypatch.setenv("KUNLUN_PAD_WEIGHTS", pads)
+    monkeypatch.setattr(linears, "wants_padding", lambda columns: True)
+    monkeypatch.setattr(linears, "padding_helps", lambda: True)
     switches.current.cache_clear()
     try:
         with engine(model, use_v2=True) as llm:
             found = of_model(llm)
-            assert found
-            assert not any(is_made(change) for change in found)
+            assert {c.attribute for c in found if is_made(c)} == (
+                {"cpu_linear"} if pads else set()
+            )
             # What undoing gives is what was there.
             for change in found:
-                if change.attribute != "_forward_method":
+                if change.attribute in ("attn_backend", "use_direct_call"):
                     assert getattr(change.layer, change.attribute) == change.upstream
     finally:
         switches.current.cache_clear()
@@ -195,9 +202,11 @@ def test_compiled_layers_stay() -> None:
             vllm_config=SimpleNamespace(compilation_config=compilation)
         )
 
-    assert fusible(runner(CompilationMode.NONE))
-    assert not fusible(runner(CompilationMode.DYNAMO_TRACE_ONCE))
-    assert not fusible(runner(CompilationMode.VLLM_COMPILE))
+    on = switches.ALL_ON
+    assert fusible(runner(CompilationMode.NONE), on)
+    assert not fusible(runner(CompilationMode.NONE), switches.ALL_OFF)
+    assert not fusible(runner(CompilationMode.DYNAMO_TRACE_ONCE), on)
+    assert not fusible(runner(CompilationMode.VLLM_COMPILE), on)
 
 
 def test_benchmark(model: Path) -> None:

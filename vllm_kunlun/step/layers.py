@@ -24,7 +24,7 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from vllm_kunlun import ops
 from vllm_kunlun.step import linears
-from vllm_kunlun.switches import Switches
+from vllm_kunlun.switches import ALL_ON, Switches
 
 if TYPE_CHECKING:
     from vllm.v1.worker.gpu.model_runner_v2 import ModelRunnerV2
@@ -62,9 +62,11 @@ class Change:
         setattr(self.layer, self.attribute, self.upstream)
 
 
-def fusible(runner: "ModelRunnerV2") -> bool:
-    """Whether layers run as they are on a CPU: compiled ones the compiler has fused."""
+def fusible(runner: "ModelRunnerV2", switches: Switches) -> bool:
+    """Whether there is anything to change: compiled layers the compiler has fused."""
     if not current_platform.is_cpu():
+        return False
+    if not (switches.layer_fuse or switches.pad_weights):
         return False
     compilation = runner.vllm_config.compilation_config
     return bool(compilation.mode == CompilationMode.NONE)
@@ -77,7 +79,7 @@ def fuse(runner: "ModelRunnerV2", switches: Switches) -> None:
             continue
         # One after the other: a layer's old weight goes before the next one's is made.
         counts: Counter[str] = Counter()
-        for change in changes(model, pad_weights=switches.pad_weights):
+        for change in changes(model, switches):
             change.make()
             counts[change.attribute] += 1
         logger.info(
@@ -90,29 +92,34 @@ def fuse(runner: "ModelRunnerV2", switches: Switches) -> None:
         )
 
 
-def changes(model: nn.Module, *, pad_weights: bool = True) -> Iterator[Change]:
-    """Yield what can be changed in a loaded model on the CPU.
+def changes(model: nn.Module, switches: Switches = ALL_ON) -> Iterator[Change]:
+    """Yield what the switches change in a loaded model on the CPU.
 
     Layers of other types stay as they are, and those of subclasses, which have a
     forward of their own.
     """
     ops.load()
     for layer in model.modules():
-        if type(layer) is RMSNorm:
-            if layer.variance_size_override is None and _fits(layer.weight):
-                forward = rms_norm(layer)
-                yield Change(layer, "_forward_method", layer.forward_cpu, forward)
-        elif type(layer) is SiluAndMul:
-            forward = silu_and_mul(layer)
-            yield Change(layer, "_forward_method", layer.forward_cpu, forward)
-        elif type(layer) is Attention:
-            backend = layer.attn_backend
-            if backend in (CPUAttentionBackend, CPUAttentionWritesCache):
-                ours = CPUAttentionWritesCache
-                yield Change(layer, "attn_backend", CPUAttentionBackend, ours)
-                yield Change(layer, "use_direct_call", False, True)
-        elif pad_weights and (linear := linears.padded(layer)) is not None:
+        if switches.layer_fuse:
+            yield from _fused(layer)
+        if switches.pad_weights and (linear := linears.padded(layer)) is not None:
             yield Change(layer, "cpu_linear", linears.upstreams(layer), linear)
+
+
+def _fused(layer: nn.Module) -> Iterator[Change]:
+    if type(layer) is RMSNorm:
+        if layer.variance_size_override is None and _fits(layer.weight):
+            forward = rms_norm(layer)
+            yield Change(layer, "_forward_method", layer.forward_cpu, forward)
+    elif type(layer) is SiluAndMul:
+        forward = silu_and_mul(layer)
+        yield Change(layer, "_forward_method", layer.forward_cpu, forward)
+    elif type(layer) is Attention:
+        backend = layer.attn_backend
+        if backend in (CPUAttentionBackend, CPUAttentionWritesCache):
+            ours = CPUAttentionWritesCache
+            yield Change(layer, "attn_backend", CPUAttentionBackend, ours)
+            yield Change(layer, "use_direct_call", False, True)
 
 
 def _fits(x: Tensor) -> bool:

@@ -48,7 +48,7 @@ def make_stages(runner: "ModelRunnerV2", switches: Switches) -> "FusedStages":
     stages = FusedStages(
         models_loaded=(
             partial(layers.fuse, runner, switches)
-            if switches.layer_fuse and layers.fusible(runner)
+            if layers.fusible(runner, switches)
             else None
         ),
         make_block_tables=BatchedBlockTables if batch_meta else None,

@@ -14,9 +14,7 @@ from vllm.v1.worker.gpu.model_runner_v2 import FusedStages, ModelRunnerV2
 from vllm_kunlun import switches
 from vllm_kunlun.bench.step.native import NATIVE, NativeBlockTables
 from vllm_kunlun.launch import KunlunKernels
-from vllm_kunlun.switches import ALL_OFF, Switches, variable
-
-ALL_ON = Switches(**{f.name: True for f in fields(Switches)})
+from vllm_kunlun.switches import ALL_OFF, ALL_ON, Switches, variable
 
 
 @dataclass(frozen=True)
