@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and folders that must hold some."""
 
 import json
 import os
@@ -35,3 +35,13 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, what: Any, *, indent: int | None = None) -> None:
     """Write `what` as JSON."""
     write_text(path, json.dumps(what, indent=indent) + "\n")
+
+
+def check_model(path: Path | None) -> None:
+    """Refuse a folder that is no model's; None is one that comes along.
+
+    Raises:
+        ValueError: it has no ``config.json``.
+    """
+    if path is not None and not (path / "config.json").is_file():
+        raise ValueError(f"{path} is no model: it has no config.json.")

@@ -12,28 +12,11 @@
 namespace vllm_kunlun::host {
 namespace {
 
-// Independent sums, which hide the latency of an addition.
-constexpr int64_t kLanes = 64;
-
 // The row that a thread works on, in f32.
 float* row_buffer(int64_t n) {
   thread_local std::vector<float> row;
   if (static_cast<int64_t>(row.size()) < n) row.resize(n);
   return row.data();
-}
-
-__attribute__((always_inline)) inline float sum_of_squares(const float* x, int64_t n) {
-  float lanes[kLanes] = {};
-  const int64_t whole = n - n % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += x[i + j] * x[i + j];
-  }
-  float sum = 0;
-  for (int64_t i = whole; i < n; ++i) sum += x[i] * x[i];
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
-  }
-  return sum + lanes[0];
 }
 
 template <class T>
@@ -51,7 +34,7 @@ __attribute__((always_inline)) inline void norm_row(const RmsNorm& a, int64_t r,
   } else {
     for (int64_t i = 0; i < n; ++i) row[i] = T::load(x[i]);
   }
-  const float mean = sum_of_squares(row, n) / static_cast<float>(n);
+  const float mean = dot(row, row, n) / static_cast<float>(n);
   const float scale = 1.0f / std::sqrt(mean + a.epsilon);
   Word* __restrict out = static_cast<Word*>(a.out) + r * n;
   if (a.weight != nullptr) {

@@ -17,9 +17,6 @@ static_assert(kMarkovBlock <= kChunk);
 // Tokens that are looked at before asking whether one of them can be the best.
 constexpr int64_t kGroup = 64;
 
-// Independent sums of a dot product, which a vector register or two hold.
-constexpr int64_t kLanes = 32;
-
 float round_to(FloatType type, float x) {
   switch (type) {
     case FloatType::kF16:
@@ -44,21 +41,6 @@ float slack_of(FloatType type) {
       break;
   }
   return 0x1p-15f;
-}
-
-VLLM_KUNLUN_VERSIONS
-float dot(const float* a, const float* b, int64_t n) {
-  float lanes[kLanes] = {};
-  const int64_t whole = n - n % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += a[i + j] * b[i + j];
-  }
-  float sum = 0;
-  for (int64_t i = whole; i < n; ++i) sum += a[i] * b[i];
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
-  }
-  return sum + lanes[0];
 }
 
 // The most that each biased logit can be.

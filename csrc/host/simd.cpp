@@ -121,6 +121,22 @@ void divide(const float* x, float divisor, int64_t n, float* out) {
 }
 
 VLLM_KUNLUN_VERSIONS
+float dot(const float* a, const float* b, int64_t n) {
+  constexpr int64_t kSums = 32;  // independent, which a vector register or two hold
+  float lanes[kSums] = {};
+  const int64_t whole = n - n % kSums;
+  for (int64_t i = 0; i < whole; i += kSums) {
+    for (int64_t j = 0; j < kSums; ++j) lanes[j] += a[i + j] * b[i + j];
+  }
+  float sum = 0;
+  for (int64_t i = whole; i < n; ++i) sum += a[i] * b[i];
+  for (int64_t width = kSums / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return sum + lanes[0];
+}
+
+VLLM_KUNLUN_VERSIONS
 int64_t find_above(const float* x, int64_t from, int64_t n, float limit) {
   int64_t i = from;
   for (; i < n && i % kSearched != 0; ++i) {

@@ -48,6 +48,9 @@ inline const float* as_float(const void* x, FloatType type, int64_t begin, int64
 // x / divisor, as a true division; may be in place.
 void divide(const float* x, float divisor, int64_t n, float* out);
 
+// The sum of a[i] * b[i], accumulated in f32.
+float dot(const float* a, const float* b, int64_t n);
+
 // The first i in [from, n) with x[i] > limit, or n.
 int64_t find_above(const float* x, int64_t from, int64_t n, float limit);
 

@@ -65,6 +65,7 @@ def write_llama(
     *,
     context: float = 1.0,
     tie: bool = True,
+    family: str = "Llama",
 ) -> Path:
     """Write a random Llama.
 
@@ -74,11 +75,12 @@ def write_llama(
         width: of its weights; the wider, the more decided are its logits.
         context: how much attention and MLPs add to the last token's embedding.
         tie: whether the LM head is the embedding.
+        family: another one that Llama's settings make a model of.
     """
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=vocab_size,
         hidden_size=64,
         intermediate_size=128,
@@ -89,7 +91,7 @@ def write_llama(
         max_position_embeddings=512,
         tie_word_embeddings=tie,
     )
-    llama = LlamaForCausalLM(config)
+    llama = getattr(transformers, f"{family}ForCausalLM")(config)
     for name, parameter in llama.named_parameters():
         if parameter.ndim > 1:
             # Wide weights keep the two best logits far apart, so that no rounding

@@ -11,9 +11,9 @@ import pytest
 import torch
 from engine import dspark, engine
 from test_sampling import NOT_WITH_DRAFTS, REQUESTS, TEXT
-from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import LLM, SamplingParams
 
+from vllm_kunlun.bench.calls import Calls
 from vllm_kunlun.step.stages import make_stages
 from vllm_kunlun.switches import ALL_OFF, Switches
 
@@ -57,22 +57,6 @@ BATCHES = {
     "sampled, masked": {"min_p", "grammar", "all penalties"},
     "logprob_token_ids": {"logprob_token_ids"},
 }
-
-
-class Launches(TorchDispatchMode):
-    """Counts the launches of our ops."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Count an op, then run it."""
-        if func.namespace == "vllm_kunlun":
-            self.counts[func._schema.name.split("::")[1]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def switch(llm: LLM, switches: Switches) -> None:
@@ -123,11 +107,14 @@ def compare(llm: LLM, drafts: bool) -> Counter[str]:
         answers = {}
         for name, switches in SWITCHES.items():
             switch(llm, switches)
-            with Launches() as launches:
+            with Calls() as calls:
                 answers[name] = ask(llm, names)
-            fused = launches.counts.keys() & FUSED["all"]
+            launches = {
+                op.removeprefix("vllm_kunlun::"): n for op, n in calls.names.items()
+            }
+            fused = launches.keys() & FUSED["all"]
             assert fused <= FUSED.get(name, set()), (batch, name)
-            launched.update({f"{name} {op}": launches.counts[op] for op in fused})
+            launched.update({f"{name} {op}": launches[op] for op in fused})
         for name, answer in answers.items():
             assert answer == answers["off"], (batch, name)
     return launched

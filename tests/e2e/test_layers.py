@@ -9,14 +9,14 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import NUM_LAYERS, VOCAB_SIZE
+from conftest import NUM_LAYERS, VOCAB_SIZE, write_llama
 from engine import dspark, engine, tokens
-from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import LLM
 from vllm import _custom_ops as compiled
 from vllm.config import CompilationMode
 
 from vllm_kunlun import switches
+from vllm_kunlun.bench.calls import Calls
 from vllm_kunlun.bench.layers import run as bench
 from vllm_kunlun.bench.layers.run import Turns
 from vllm_kunlun.step import linears
@@ -28,26 +28,8 @@ PROMPTS = [[1, 5, 9, 20, 33], list(range(40, 100)), [7], list(range(3, 200, 7))]
 @pytest.fixture(scope="module")
 def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a Qwen3, which norms its queries and keys as parts of one tensor."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=VOCAB_SIZE,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=NUM_LAYERS,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=512,
-    )
-    made = Qwen3ForCausalLM(config)
-    for parameter in made.parameters():
-        if parameter.ndim > 1:
-            parameter.data.normal_(0, 0.2)
     folder = tmp_path_factory.mktemp("qwen3")
-    made.save_pretrained(folder)
-    return folder
+    return write_llama(folder, VOCAB_SIZE, 0.2, tie=False, family="Qwen3")
 
 
 def of_model(llm: LLM, which: str = "model") -> list[Change]:
@@ -70,20 +52,6 @@ def is_made(change: Change) -> bool:
 def kinds(found: list[Change]) -> Counter[str]:
     """Count layers by their class."""
     return Counter(type(layer).__name__ for layer in {c.layer for c in found})
-
-
-class Calls(TorchDispatchMode):
-    """Counts the ops that reach a backend."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: Counter[str] = Counter()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.names[func.name()] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def test_fewer_ops_and_the_same_tokens(model: Path, draft: Path) -> None:

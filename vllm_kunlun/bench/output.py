@@ -35,12 +35,18 @@ def markdown(
         yield "| " + " | ".join(line) + " |"
 
 
-def check_target(path: Path) -> None:
-    """Find out before the work whether a report can be written.
+def check_targets(*paths: Path | None) -> None:
+    """Find out before the work whether reports can be written; None is no report.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: one cannot.
     """
+    for path in paths:
+        if path is not None:
+            _check_target(path)
+
+
+def _check_target(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the name of a file.")
     if not path.absolute().parent.is_dir():

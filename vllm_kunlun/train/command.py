@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from vllm_kunlun.files import check_model
 from vllm_kunlun.train.settings import same_settings
 from vllm_kunlun.train.texts import num_shards, read_shard, shard, write_texts
 
@@ -69,8 +70,7 @@ def check(options: Options) -> list[int]:
     Raises:
         ValueError: an option is bad.
     """
-    if not (options.model / "config.json").is_file():
-        raise ValueError(f"{options.model} is no model: it has no config.json.")
+    check_model(options.model)
     for name, value, least, most in (
         ("--prompts", options.prompts, 2 * HELD_OUT, 1_000_000),
         ("--tokens", options.tokens, 2, 512),

@@ -11,7 +11,7 @@ from vllm_kunlun.bench.kernels import report
 from vllm_kunlun.bench.kernels.cases import cases_named
 from vllm_kunlun.bench.kernels.run import Plan, run
 from vllm_kunlun.bench.options import check_seconds, check_threads, parse_sizes
-from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.bench.output import check_targets
 from vllm_kunlun.files import write_text
 
 
@@ -42,9 +42,7 @@ def bench_kernels(
         vocabularies=parse_sizes("--vocabulary", vocabulary),
         seconds=seconds,
     )
-    for path in (json, markdown):
-        if path is not None:
-            check_target(path)
+    check_targets(json, markdown)
     ops.load()
     if threads is not None:
         torch.set_num_threads(threads)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``vllm-kunlun bench layers`` does with its options."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,9 +8,9 @@ from rich.console import Console
 
 from vllm_kunlun.bench.layers.run import Row, run
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, environment, markdown, number
+from vllm_kunlun.bench.output import check_targets, environment, markdown, number
 from vllm_kunlun.bench.spec.worker import MAX_MODEL_LEN
-from vllm_kunlun.files import write_text
+from vllm_kunlun.files import check_model, write_json, write_text
 from vllm_kunlun.terminal import make_table, progress
 
 HEADINGS = (
@@ -51,11 +50,8 @@ def bench_layers(console: Console, options: Options) -> None:
         raise ValueError(
             f"--tokens must be 16 to {MAX_MODEL_LEN // 2}, but is {options.tokens}."
         )
-    if options.model is not None and not (options.model / "config.json").is_file():
-        raise ValueError(f"{options.model} is no model: it has no config.json.")
-    for path in (options.json, options.markdown):
-        if path is not None:
-            check_target(path)
+    check_model(options.model)
+    check_targets(options.json, options.markdown)
     from vllm_kunlun.demo.weights import smollm2
 
     engine = {
@@ -69,7 +65,7 @@ def bench_layers(console: Console, options: Options) -> None:
     console.print(make_table(HEADINGS, map(cells, rows)), soft_wrap=True)
     if options.json is not None:
         figures = {"environment": environment(), "rows": [asdict(row) for row in rows]}
-        write_text(options.json, json.dumps(figures, indent=2) + "\n")
+        write_json(options.json, figures, indent=2)
     if options.markdown is not None:
         table = markdown(HEADINGS, map(cells, rows))
         write_text(options.markdown, "\n".join(table) + "\n")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from vllm_kunlun.bench.calls import Calls
 from vllm_kunlun.bench.spec.worker import Engine
 
 TEXT = "open chat"
@@ -47,26 +47,15 @@ class Row:
         return self.upstream.median / self.ours.median
 
 
-@contextmanager
-def v2_in_this_process() -> Iterator[None]:
-    """Let engines that are made inside be here, eager and on the V2 runner."""
-    ours = {
+def environment() -> dict[str, str]:
+    """Return what makes an engine one in this process, eager and on the V2 runner."""
+    return {
         "KUNLUN_LAYER_FUSE": "1",
         "TORCHDYNAMO_DISABLE": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         "VLLM_USE_V2_MODEL_RUNNER": "1",
     }
-    saved = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def run(
@@ -88,7 +77,7 @@ def run(
     """
     from vllm_kunlun.step.layers import changes
 
-    with v2_in_this_process():
+    with patch.dict(os.environ, environment()):
         say("starting the engine")
         engine = Engine(options | {"enforce_eager": True})
         core: Any = engine.llm.llm_engine.model_executor
@@ -125,7 +114,7 @@ class Turns:
         """Time the steps that are made inside."""
         execute, sample = self.runner.execute_model, self.runner.sample_tokens
         started = 0.0
-        counter: _Counter | None = None
+        counter: Calls | None = None
         decodes = False
 
         def execute_model(output: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +125,7 @@ class Turns:
                 change.make() if ours else change.undo()
             decodes = output.total_num_scheduled_tokens == self.requests
             # The first two are counted, which takes time, and are not timed.
-            counter = _Counter() if decodes and not self._form.calls else None
+            counter = Calls() if decodes and not self._form.calls else None
             started = time.perf_counter()
             with counter or nullcontext():
                 return execute(output, *args, **kwargs)
@@ -146,7 +135,7 @@ class Turns:
                 result = sample(*args, **kwargs)
             took = time.perf_counter() - started
             if counter is not None:
-                self._form.calls = counter.calls
+                self._form.calls = counter.names.total()
             elif decodes:
                 self._form.milliseconds.append(took * 1e3)
             return result
@@ -163,17 +152,3 @@ class Turns:
     @property
     def _form(self) -> Steps:
         return self.forms[self._number % 2]
-
-
-class _Counter(TorchDispatchMode):
-    """Counts the ops that reach a backend."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))

@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target, environment, markdown, number
+from vllm_kunlun.bench.output import check_targets, environment, markdown, number
 from vllm_kunlun.bench.serve.run import FIGURES, Plan, Row, run
 from vllm_kunlun.bench.ways import RUNNERS
-from vllm_kunlun.files import write_text
+from vllm_kunlun.files import check_model, write_text
 from vllm_kunlun.terminal import make_table, progress
 
 MODEL_LEN = 1024
@@ -57,11 +57,8 @@ def bench_serve(console: Console, options: Options) -> None:
             f"--input-len and --output-len must be {MODEL_LEN} together at most, but "
             f"are {options.input_len + options.output_len}."
         )
-    if options.model is not None and not (options.model / "config.json").is_file():
-        raise ValueError(f"{options.model} is no model: it has no config.json.")
-    for path in (options.json, options.markdown):
-        if path is not None:
-            check_target(path)
+    check_model(options.model)
+    check_targets(options.json, options.markdown)
     plan = make_plan(options, concurrency)
     # Servers are in sessions of their own: they must not outlive us.
     signal.signal(signal.SIGTERM, _leave)

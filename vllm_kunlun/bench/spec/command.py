@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 
 from vllm_kunlun.bench.options import parse_sizes
-from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.bench.output import check_targets
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.bench.spec import report
 from vllm_kunlun.bench.spec.prompts import KINDS
 from vllm_kunlun.bench.spec.run import Plan, run
 from vllm_kunlun.bench.ways import RUNNERS, Way, checkpoint_config, speculating
-from vllm_kunlun.files import write_text
+from vllm_kunlun.files import check_model, write_text
 from vllm_kunlun.terminal import progress
 
 MOST_TOKENS = 512
@@ -72,11 +72,8 @@ def bench_spec(console: Console, options: Options) -> None:
     labels = [w.label for w in speculating(draft, options.drafts, (1, 1))]
     names = chosen("--way", options.ways, labels)
     for path in (options.model, options.draft):
-        if path is not None and not (path / "config.json").is_file():
-            raise ValueError(f"{path} is no model: it has no config.json.")
-    for path in (options.json, options.markdown, options.plot):
-        if path is not None:
-            check_target(path)
+        check_model(path)
+    check_targets(options.json, options.markdown, options.plot)
     if options.plot is not None:
         check_plot(options.plot)
 

@@ -13,7 +13,7 @@ from vllm_kunlun.bench.options import (
     parse_size,
     parse_sizes,
 )
-from vllm_kunlun.bench.output import check_target
+from vllm_kunlun.bench.output import check_targets
 from vllm_kunlun.bench.plots import check_plot
 from vllm_kunlun.files import write_text
 from vllm_kunlun.terminal import progress
@@ -68,9 +68,7 @@ def bench_step(console: Console, options: Options) -> bool:
         raise ValueError(f"--turnover must be 0 or more, but is {options.turnover}.")
     check_seconds(options.seconds)
     check_threads(options.threads)
-    for path in (options.json, options.markdown, options.plot):
-        if path is not None:
-            check_target(path)
+    check_targets(options.json, options.markdown, options.plot)
     if options.plot is not None:
         check_plot(options.plot)
     if options.model not in (None, "xpu"):
