@@ -37,6 +37,7 @@ class Switches:
     rej_xpu: bool = _part("spec_vec", "rejection sampling in one launch")
     layer_fuse: bool = _switch("the model's layers fused on a CPU", of_model=True)
     pad_weights: bool = _part("layer_fuse", "weights padded", of_model=True)
+    bf16_linear: bool = _part("layer_fuse", "products in bfloat16", of_model=True)
 
     def __iter__(self) -> Iterator[tuple[str, bool, str]]:
         """Yield (variable, value, what it does), switches before their parts."""

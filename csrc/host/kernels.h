@@ -15,6 +15,7 @@
 #include "contracts/input_batch.h"
 #include "contracts/kv_zero.h"
 #include "contracts/layers.h"
+#include "contracts/linear.h"
 #include "contracts/logprob.h"
 #include "contracts/mamba_state.h"
 #include "contracts/markov.h"
@@ -56,6 +57,7 @@ void choose_markov_draft(const MarkovArgmax& a, int64_t begin, int64_t end);
 
 void rms_norm(const RmsNorm& a, int64_t begin, int64_t end);
 void silu_and_mul(const SiluAndMul& a, int64_t begin, int64_t end);
+void linear(const Linear& a, int64_t begin, int64_t end);
 
 void expand_idx_mapping(const ExpandIdxMapping& a, int64_t begin, int64_t end);
 

@@ -45,7 +45,7 @@ def is_made(change: Change) -> bool:
     if change.attribute == "_forward_method":
         return bool(now.__module__ == "vllm_kunlun.step.layers")
     if change.attribute == "cpu_linear":
-        return isinstance(now, linears.OneDNNLinear)
+        return isinstance(now, linears.OneDNNLinear | linears.BFloat16Linear)
     return bool(now == change.ours)
 
 
@@ -116,7 +116,7 @@ def test_padded_weights(
     with engine(model, use_v2=False) as llm:
         expected = tokens(llm, PROMPTS, 12)
     monkeypatch.setattr(linears, "wants_padding", lambda columns: True)
-    monkeypatch.setattr(linears, "padding_helps", lambda: True)
+    monkeypatch.setattr(linears, "helps_here", lambda: True)
     with engine(model, speculative_config=dspark(draft)) as llm:
         found = [c for c in of_model(llm) if c.attribute == "cpu_linear"]
         # The embedding is the LM head of some models, so that upstream packs it, too.
@@ -126,6 +126,26 @@ def test_padded_weights(
         for change in found:
             change.undo()
             assert not change.layer.cpu_linear.padding
+        assert tokens(llm, PROMPTS, 12) == expected
+
+
+def test_products_in_bfloat16(
+    model: Path, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all linear layers and LM heads, where oneDNN has none: the tokens of V1."""
+    monkeypatch.setattr(compiled, "_supports_onednn", False)
+    with engine(model, use_v2=False, dtype="bfloat16") as llm:
+        expected = tokens(llm, PROMPTS, 12)
+    monkeypatch.setattr(linears, "helps_here", lambda: True)
+    with engine(model, dtype="bfloat16", speculative_config=dspark(draft)) as llm:
+        found = [c for c in of_model(llm) if c.attribute == "cpu_linear"]
+        assert len(found) == 4 * NUM_LAYERS + 2
+        with Calls() as calls:
+            assert tokens(llm, PROMPTS, 12) == expected
+        assert calls.names["vllm_kunlun::linear"] >= 4 * NUM_LAYERS
+        for change in found:
+            change.undo()
+            assert not is_made(change)
         assert tokens(llm, PROMPTS, 12) == expected
 
 
@@ -145,7 +165,7 @@ def test_switch_off(model: Path, monkeypatch: pytest.MonkeyPatch, pads: str) -> 
     monkeypatch.setenv("KUNLUN_LAYER_FUSE", "0")
     monkeypatch.setenv("KUNLUN_PAD_WEIGHTS", pads)
     monkeypatch.setattr(linears, "wants_padding", lambda columns: True)
-    monkeypatch.setattr(linears, "padding_helps", lambda: True)
+    monkeypatch.setattr(linears, "helps_here", lambda: True)
     switches.current.cache_clear()
     try:
         with engine(model, use_v2=True) as llm:

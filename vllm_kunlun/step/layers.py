@@ -66,7 +66,7 @@ def fusible(runner: "ModelRunnerV2", switches: Switches) -> bool:
     """Whether there is anything to change: compiled layers the compiler has fused."""
     if not current_platform.is_cpu():
         return False
-    if not (switches.layer_fuse or switches.pad_weights):
+    if not (switches.layer_fuse or switches.pad_weights or switches.bf16_linear):
         return False
     compilation = runner.vllm_config.compilation_config
     return bool(compilation.mode == CompilationMode.NONE)
@@ -84,7 +84,7 @@ def fuse(runner: "ModelRunnerV2", switches: Switches) -> None:
             counts[change.attribute] += 1
         logger.info(
             "%s on a CPU: %d norms and activations in one launch, %d attention layers "
-            "called directly, %d weights padded (KUNLUN_LAYER_FUSE).",
+            "called directly, %d matrix products of ours (KUNLUN_LAYER_FUSE).",
             type(model).__name__,
             counts["_forward_method"],
             counts["use_direct_call"],
@@ -102,7 +102,7 @@ def changes(model: nn.Module, switches: Switches = ALL_ON) -> Iterator[Change]:
     for layer in model.modules():
         if switches.layer_fuse:
             yield from _fused(layer)
-        if switches.pad_weights and (linear := linears.padded(layer)) is not None:
+        if (linear := linears.of_layer(layer, switches)) is not None:
             yield Change(layer, "cpu_linear", linears.upstreams(layer), linear)
 
 
