@@ -13,8 +13,9 @@ namespace vllm_kunlun {
 //
 // Row r of `out` becomes round(round(s / sqrt(mean(s^2) + epsilon)) * weight), where s
 // is row r of x in f32, plus that of `residual` where there is one, which becomes
-// round(s). Round is to `type`. Without a weight there is the inner one alone. Only the
-// order in which squares are added up may differ from upstream's.
+// round(s). Round is to `type`. Without a weight there is the inner one alone. Squares
+// are added up as torch does it, whose vectors have so many f32, so that all bits are
+// upstream's.
 //
 // `out` may be x. One program for each row.
 struct RmsNorm {
@@ -26,13 +27,14 @@ struct RmsNorm {
   int64_t num_rows;
   int64_t hidden;
   float epsilon;
+  int64_t lanes;  // 4, 8 or 16
 };
 
 // Not Triton's. Upstream: SiluAndMul.forward_native,
 // vllm/model_executor/layers/activation.py, two torch kernels and a row in between.
 //
 // out[r, i] = round(round(g / (1 + exp(-g))) * x[r, width + i]), g = x[r, i], where exp
-// may be 1 ulp from upstream's. One program for each row.
+// is SLEEF's, as in torch. One program for each row.
 struct SiluAndMul {
   void* out;       // [num_rows, width]
   const void* x;   // [num_rows, 2 * width]

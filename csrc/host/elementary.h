@@ -60,11 +60,26 @@ inline float exp_term(float x) {
   return e.mantissa * power_of_2(e.exponent);
 }
 
-// The same for x in [-87, 89], or NaN; inf where it leaves f32.
-inline float exp_in_range(float x) {
-  const SplitExp e = split_exp(x);
-  // 2^128 is no f32.
-  return e.mantissa * power_of_2(e.exponent - 1) * 2.0f;
+// exp(x) to the bit as SLEEF's xexpf has it where the CPU has fused multiply-add, which
+// is what torch's activations take (sleefsimdsp.c); NaN for NaN.
+inline float sleef_exp(float x) {
+  constexpr float kRound = 0x1.8p23f;  // adding it rounds to an integer
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 100.0f ? 100.0f : x;
+  const float rounded = x * 0x1.715476p0f + kRound;
+  const float n = rounded - kRound;
+  float r = __builtin_fmaf(n, -0x1.62e4p-1f, x);
+  r = __builtin_fmaf(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.a057b4p-13f;
+  p = __builtin_fmaf(p, r, 0x1.6d2d92p-10f);
+  p = __builtin_fmaf(p, r, 0x1.11114cp-7f);
+  p = __builtin_fmaf(p, r, 0x1.5554f4p-5f);
+  p = __builtin_fmaf(p, r, 0x1.555556p-3f);
+  p = __builtin_fmaf(p, r, 0.5f);
+  p = 1.0f + __builtin_fmaf(r * r, p, r);
+  const uint32_t exponent = bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
+  return p * power_of_2(half) * power_of_2(exponent - half);
 }
 
 // log(x) of a normal x > 0 or up to 0.06 less: the bits of a float, read as an integer,

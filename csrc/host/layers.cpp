@@ -19,6 +19,61 @@ float* row_buffer(int64_t n) {
   return row.data();
 }
 
+// A sum in the order of torch's for rows (aten/src/ATen/native/cpu/SumKernel.cpp): four
+// vectors of lanes at a time; sums of so many steps, and sums of those, each by
+// themselves, over four levels.
+template <int64_t kLanes>
+__attribute__((always_inline)) inline float sum_of_squares(const float* x, int64_t n) {
+  constexpr int64_t kVectors = 4, kLevels = 4;
+  constexpr int64_t kSums = kVectors * kLanes;
+  float sums[kLevels][kSums] = {};
+  const auto add = [&](const float* from, int64_t count) {
+    for (int64_t s = 0; s < count; ++s) sums[0][s] += from[s] * from[s];
+  };
+
+  const int64_t size = n / kSums;
+  int64_t log2 = 0;  // rounded up
+  while ((int64_t{1} << log2) < size) ++log2;
+  const int64_t power = std::max<int64_t>(4, log2 / kLevels);
+  const int64_t step = int64_t{1} << power;
+  int64_t i = 0;
+  while (i + step <= size) {
+    for (const int64_t limit = i + step; i < limit; ++i) add(x + i * kSums, kSums);
+    for (int64_t level = 1; level < kLevels; ++level) {
+      for (int64_t s = 0; s < kSums; ++s) {
+        sums[level][s] += sums[level - 1][s];
+        sums[level - 1][s] = 0;
+      }
+      if ((i & (step - 1) << (level * power)) != 0) break;
+    }
+  }
+  for (; i < size; ++i) add(x + i * kSums, kSums);
+  for (int64_t level = 1; level < kLevels; ++level) {
+    for (int64_t s = 0; s < kSums; ++s) sums[0][s] += sums[level][s];
+  }
+
+  int64_t k = size * kSums;
+  for (; k + kLanes <= n; k += kLanes) add(x + k, kLanes);
+  for (int64_t vector = 1; vector < kVectors; ++vector) {
+    for (int64_t s = 0; s < kLanes; ++s) sums[0][s] += sums[0][vector * kLanes + s];
+  }
+  float sum = 0;
+  for (; k < n; ++k) sum += x[k] * x[k];
+  for (int64_t s = 0; s < kLanes; ++s) sum += sums[0][s];
+  return sum;
+}
+
+VLLM_KUNLUN_VERSIONS
+float sum_of_4(const float* x, int64_t n) { return sum_of_squares<4>(x, n); }
+VLLM_KUNLUN_VERSIONS
+float sum_of_8(const float* x, int64_t n) { return sum_of_squares<8>(x, n); }
+VLLM_KUNLUN_VERSIONS
+float sum_of_16(const float* x, int64_t n) { return sum_of_squares<16>(x, n); }
+
+float sum_of_squares(const float* x, int64_t n, int64_t lanes) {
+  return lanes == 4 ? sum_of_4(x, n) : lanes == 8 ? sum_of_8(x, n) : sum_of_16(x, n);
+}
+
 template <class T>
 __attribute__((always_inline)) inline void norm_row(const RmsNorm& a, int64_t r,
                                                     float* __restrict row) {
@@ -34,7 +89,7 @@ __attribute__((always_inline)) inline void norm_row(const RmsNorm& a, int64_t r,
   } else {
     for (int64_t i = 0; i < n; ++i) row[i] = T::load(x[i]);
   }
-  const float mean = dot(row, row, n) / static_cast<float>(n);
+  const float mean = sum_of_squares(row, n, a.lanes) / static_cast<float>(n);
   const float scale = 1.0f / std::sqrt(mean + a.epsilon);
   Word* __restrict out = static_cast<Word*>(a.out) + r * n;
   if (a.weight != nullptr) {
@@ -52,16 +107,9 @@ __attribute__((always_inline)) inline void silu_part(const typename T::Word* gat
                                                      const typename T::Word* up,
                                                      int64_t n,
                                                      typename T::Word* __restrict out) {
-  // A loop of its own: next to the division the compiler makes a case of either limit.
-  float power[kChunk];
   for (int64_t i = 0; i < n; ++i) {
-    float x = -T::load(gate[i]);
-    x = x < -87.0f ? -87.0f : x;
-    power[i] = x > 89.0f ? 89.0f : x;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    const float silu = T::load(gate[i]) / (1.0f + exp_in_range(power[i]));
-    out[i] = T::store(nearest<T>(silu) * T::load(up[i]));
+    const float x = T::load(gate[i]);
+    out[i] = T::store(nearest<T>(x / (1.0f + sleef_exp(-x))) * T::load(up[i]));
   }
 }
 
@@ -81,10 +129,15 @@ void norm_f32(const RmsNorm& a, int64_t r, float* row) { norm_row<F32>(a, r, row
 VLLM_KUNLUN_VERSIONS
 void norm_bf16(const RmsNorm& a, int64_t r, float* row) { norm_row<BF16>(a, r, row); }
 
-VLLM_KUNLUN_VERSIONS
-void silu_f32(const SiluAndMul& a, int64_t r) { silu_row<F32>(a, r); }
-VLLM_KUNLUN_VERSIONS
-void silu_bf16(const SiluAndMul& a, int64_t r) { silu_row<BF16>(a, r); }
+using Silu = void (*)(const SiluAndMul& a, int64_t r);
+template <class T>
+void silu(const SiluAndMul& a, int64_t r) {
+  silu_row<T>(a, r);
+}
+template <class T>
+VLLM_KUNLUN_FUSED void fused_silu(const SiluAndMul& a, int64_t r) {
+  silu_row<T>(a, r);
+}
 
 }  // namespace
 
@@ -95,8 +148,11 @@ void rms_norm(const RmsNorm& a, int64_t begin, int64_t end) {
 }
 
 void silu_and_mul(const SiluAndMul& a, int64_t begin, int64_t end) {
-  const auto silu = a.type == FloatType::kF32 ? silu_f32 : silu_bf16;
-  for (int64_t r = begin; r < end; ++r) silu(a, r);
+  static const bool fuses = cpu_fuses();
+  const Silu f32 = fuses ? fused_silu<F32> : silu<F32>;
+  const Silu bf16 = fuses ? fused_silu<BF16> : silu<BF16>;
+  const Silu row = a.type == FloatType::kF32 ? f32 : bf16;
+  for (int64_t r = begin; r < end; ++r) row(a, r);
 }
 
 }  // namespace vllm_kunlun::host

@@ -7,6 +7,7 @@
 
 #include "host/floats.h"
 #include "host/kernels.h"
+#include "host/simd.h"
 
 namespace vllm_kunlun::host {
 namespace {
@@ -275,23 +276,14 @@ VLLM_KUNLUN_INLINE void multiply(const Linear& a, int64_t begin, int64_t end) {
 
 void plain(const Linear& a, int64_t begin, int64_t end) { multiply(a, begin, end); }
 
-#if defined(__x86_64__) && !defined(VLLM_KUNLUN_ONE_VERSION)
-// Not target_clones, which cannot ask for both.
-__attribute__((target("avx2,fma"))) void fused(const Linear& a, int64_t begin,
-                                               int64_t end) {
+VLLM_KUNLUN_FUSED void fused(const Linear& a, int64_t begin, int64_t end) {
   multiply(a, begin, end);
 }
-
-bool fuses() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-#else
-constexpr auto fused = plain;
-constexpr bool fuses() { return false; }
-#endif
 
 }  // namespace
 
 void linear(const Linear& a, int64_t begin, int64_t end) {
-  static const auto version = fuses() ? fused : plain;
+  static const auto version = cpu_fuses() ? fused : plain;
   version(a, begin, end);
 }
 

@@ -15,7 +15,23 @@
 #define VLLM_KUNLUN_VERSIONS
 #endif
 
+// The same with fused multiply-add, which target_clones cannot ask for beside AVX2: a
+// function that is marked so may be called where cpu_fuses(). Elsewhere it is slow.
+#if defined(__x86_64__) && !defined(VLLM_KUNLUN_ONE_VERSION)
+#define VLLM_KUNLUN_FUSED __attribute__((target("avx2,fma")))
+#else
+#define VLLM_KUNLUN_FUSED
+#endif
+
 namespace vllm_kunlun::host {
+
+inline bool cpu_fuses() {
+#if defined(__x86_64__) && !defined(VLLM_KUNLUN_ONE_VERSION)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return true;
+#endif
+}
 
 // Elements that are worked on at a time: fit the first-level cache several times.
 inline constexpr int64_t kChunk = 1024;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contracts/layers.h"
 
+#include <ATen/Version.h>
+
 #include "host/kernels.h"
 #include "torch/check.h"
 #include "torch/launch.h"
@@ -29,6 +31,16 @@ void check_like(const OpCheck& check, const char* name, const Tensor& t,
 
 void* pointer(const OptionalTensor& t) { return t ? t->mutable_data_ptr() : nullptr; }
 
+// Of f32 in a vector of torch's.
+int64_t lanes() {
+#ifdef __aarch64__
+  return 4;
+#else
+  static const int64_t count = at::get_cpu_capability() == "AVX512" ? 16 : 8;
+  return count;
+#endif
+}
+
 void rms_norm(const Tensor& out, const Tensor& x, const OptionalTensor& residual,
               const OptionalTensor& weight, double epsilon) {
   const OpCheck check("rms_norm", out);
@@ -47,7 +59,8 @@ void rms_norm(const Tensor& out, const Tensor& x, const OptionalTensor& residual
                      type,
                      x.numel() / hidden,
                      hidden,
-                     static_cast<float>(epsilon)};
+                     static_cast<float>(epsilon),
+                     lanes()};
   launch_on_host(host::rms_norm, args, args.num_rows, hidden);
 }
 

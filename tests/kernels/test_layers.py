@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer's norms and activations against upstream's own code for them."""
+"""A layer's norms and activations against upstream's own code for them.
+
+They are upstream's to the bit on a CPU with AVX2, where this was measured; by the code
+of torch and SLEEF they are with AVX-512, too.
+"""
 
 import pytest
 import torch
@@ -13,6 +17,9 @@ from vllm import ir
 from vllm_kunlun import ops
 
 EPSILON = 1e-5
+VECTOR = 16
+"""Elements of which a row has some more than torch takes at once: others may be worked
+out in another way there, and differ in the last place."""
 DTYPES = (torch.float32, torch.bfloat16)
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 200))
@@ -46,10 +53,20 @@ def apart(ours: Tensor, theirs: Tensor) -> Tensor:
     return distance.masked_fill(same_bits_or_nan(ours, theirs), 0)
 
 
+def assert_upstreams(ours: Tensor, theirs: Tensor, whole_vectors: bool = True) -> None:
+    """Compare what torch makes of whole vectors with AVX2, and all else nearly."""
+    if whole_vectors and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        assert same_bits_or_nan(ours, theirs).all()
+    # In bfloat16 a number that is rounded the other way may be rounded once more.
+    assert apart(ours, theirs).max() <= (8 if ours.dtype == torch.float32 else 2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(shapes, seeds, scales, st.booleans(), st.booleans())
 @example((2, 1, 64), 0, 1.0, True, True)
 @example((3, 2, 1537), 1, 1.0, True, True)
+@example((1, 1, 576), 2, 30.0, True, True)
+@example((1, 1, 20000), 3, 1.0, False, True)
 def test_rms_norm(
     dtype: torch.dtype,
     shape: tuple[int, int, int],
@@ -58,7 +75,7 @@ def test_rms_norm(
     with_residual: bool,
     with_weight: bool,
 ) -> None:
-    """Sums are added in another order, which the last place can show; no more."""
+    """Sums are added up in torch's order."""
     x = numbers(shape, dtype, seed) * scale
     residual = numbers(shape, dtype, seed + 1) * scale if with_residual else None
     weight = numbers(shape[-1:], dtype, seed + 2) if with_weight else None
@@ -78,8 +95,7 @@ def test_rms_norm(
     if residual is not None:
         assert summed is not None
         assert same_bits_or_nan(residual, summed).all()
-    # In bfloat16 a number that is rounded the other way may be rounded once more.
-    assert apart(ours, theirs).max() <= (8 if dtype == torch.float32 else 2)
+    assert_upstreams(ours, theirs, shape[-1] >= VECTOR)
     # In place it is the same to the bit.
     torch.ops.vllm_kunlun.rms_norm(x, x, kept, weight, EPSILON)
     assert same_bits_or_nan(x, ours).all()
@@ -88,38 +104,24 @@ def test_rms_norm(
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(shapes, seeds, scales)
 @example((1, 1, 1025), 0, 1.0)
-@example((2, 1, 3000), 0, 30.0)
+@example((2, 1, 3008), 0, 30.0)
+@example((5, 1, 1536), 1, 30.0)
 def test_silu_and_mul(
     dtype: torch.dtype, shape: tuple[int, int, int], seed: int, scale: float
 ) -> None:
-    """Exponentials differ in their last place; no more."""
+    """Exponentials are those of SLEEF, as in torch."""
     width = shape[-1]
     x = numbers((*shape[:-1], 2 * width), dtype, seed) * scale
     theirs = silu(x[..., :width]) * x[..., width:]
     ours = torch.full(shape, 7, dtype=dtype)
     torch.ops.vllm_kunlun.silu_and_mul(ours, x)
+    if width % VECTOR == 0:
+        assert_upstreams(ours, theirs)
     largest = x.float()[..., width:].abs().max()
     # Where exp(-x) leaves f32 soon, nothing is left of x but less than this.
     tiny = 1e-35 * largest
     near = apart(ours, theirs) <= (8 if dtype == torch.float32 else 2)
     assert (near | ((ours.float() - theirs.float()).abs() <= tiny)).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_most_are_the_same(dtype: torch.dtype) -> None:
-    """In bfloat16 nearly all are upstream's to the bit, so that tokens are, too."""
-    x, residual = numbers((64, 576), dtype, 0), numbers((64, 576), dtype, 1)
-    weight = numbers((576,), dtype, 2)
-    native = ir.ops.fused_add_rms_norm.impls["native"].impl_fn
-    theirs, _ = native(x, residual, weight, EPSILON, None)
-    torch.ops.vllm_kunlun.rms_norm(x, x, residual, weight, EPSILON)
-    gate = numbers((64, 3072), dtype, 3)
-    product = torch.empty(64, 1536, dtype=dtype)
-    torch.ops.vllm_kunlun.silu_and_mul(product, gate)
-    silus = silu(gate[:, :1536]) * gate[:, 1536:]
-    for ours, upstream in ((x, theirs), (product, silus)):
-        same = (ours == upstream).float().mean()
-        assert same >= (0.5 if dtype == torch.float32 else 0.999)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
