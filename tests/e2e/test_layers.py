@@ -18,6 +18,7 @@ from vllm.config import CompilationMode
 from vllm_kunlun import switches
 from vllm_kunlun.bench.calls import Calls
 from vllm_kunlun.bench.layers import run as bench
+from vllm_kunlun.bench.layers.products import ROWS, measure
 from vllm_kunlun.bench.layers.run import Turns
 from vllm_kunlun.step import linears
 from vllm_kunlun.step.layers import Change, changes, fusible
@@ -143,6 +144,10 @@ def test_products_in_bfloat16(
         with Calls() as calls:
             assert tokens(llm, PROMPTS, 12) == expected
         assert calls.names["vllm_kunlun::linear"] >= 4 * NUM_LAYERS
+        products = measure(found, 0)
+        sizes = [(p.columns, p.depth) for p in products if p.rows == ROWS[0]]
+        assert sizes == list(dict.fromkeys(tuple(c.layer.weight.shape) for c in found))
+        assert min(p.upstream for p in products) > 0
         for change in found:
             change.undo()
             assert not is_made(change)

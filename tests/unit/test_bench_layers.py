@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from vllm_kunlun.bench.layers import command
+from vllm_kunlun.bench.layers.products import Product
 from vllm_kunlun.bench.layers.run import Row, Steps
 from vllm_kunlun.cli import app
 
@@ -39,9 +40,11 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Medians, their ratio, and what both forms ask of torch."""
     asked: list[Any] = []
 
-    def run(options: dict[str, Any], *rest: Any) -> list[Row]:
+    def run(options: dict[str, Any], *rest: Any) -> tuple[list[Row], list[Product]]:
         asked.append((options["dtype"], options["max_num_seqs"], *rest[:2]))
-        return [Row(4, Steps([9.0, 30.0, 30.0], 1600), Steps([20.0, 20.0, 1.0], 900))]
+        steps = Steps([9.0, 30.0, 30.0], 1600), Steps([20.0, 20.0, 1.0], 900)
+        products = [Product(3072, 576, 8, 1400.0, 350.0)] * (len(asked) == 1)
+        return [Row(4, *steps)], products
 
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr(command, "run", run)
@@ -50,9 +53,13 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = bench(*options, "--markdown", str(table), "--json", str(figures))
     assert code == 0, said
     assert asked == [("float32", 4, [1, 4], 256)]
-    assert table.read_text().splitlines()[2] == "| 4 | 30 | 20 | 1.5 | 1600 | 900 | 3 |"
+    lines = table.read_text().splitlines()
+    assert lines[2] == "| 4 | 30 | 20 | 1.5 | 1600 | 900 | 3 |"
+    assert lines[3] == ""
+    assert lines[6] == "| 3072 x 576 | 8 | 1400 | 350 | 4 |"
     found = json.loads(figures.read_text())
     assert found["rows"][0]["ours"] == {"milliseconds": [20, 20, 1], "calls": 900}
+    assert found["products"][0]["ours"] == 350
     assert found["environment"]["torch"]
     assert bench("--model", str(tmp_path), "--quick")[0] == 0
     assert asked[1] == ("bfloat16", 8, [8], 32)

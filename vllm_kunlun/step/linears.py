@@ -43,6 +43,10 @@ class OneDNNLinear:
         padded = pad(weight, (0, padding)).t().contiguous()
         self._handler = compiled.create_onednn_mm(padded.t(), _PRIMITIVES)
 
+    def size_of(self, weight: Tensor) -> tuple[int, int]:
+        """Return ``out`` and ``in`` of a weight that may have been freed."""
+        return self.columns, self.rows
+
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``[..., in]`` times the weight, plus `bias`, as ``[..., out]``.
 
@@ -63,6 +67,10 @@ class BFloat16Linear:
         """Keep what upstream has the layer call."""
         self.upstreams = upstreams
         self._op = torch.ops.vllm_kunlun.linear.default
+
+    def size_of(self, weight: Tensor) -> tuple[int, int]:
+        """Return ``out`` and ``in`` of a weight."""
+        return weight.shape[0], weight.shape[1]
 
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``[..., in]`` times `weight`, ``[out, in]``, plus `bias`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from vllm_kunlun.bench.layers.products import Product
 from vllm_kunlun.bench.layers.run import Row, run
 from vllm_kunlun.bench.options import parse_sizes
 from vllm_kunlun.bench.output import check_targets, environment, markdown, number
@@ -22,6 +23,19 @@ HEADINGS = (
     "ours",
     "steps",
 )
+
+
+OF_PRODUCTS = (
+    "weight, out x in",
+    "rows",
+    "upstream's, us",
+    "ours, us",
+    "upstream's / ours",
+)
+
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Headings and lines."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +75,22 @@ def bench_layers(console: Console, options: Options) -> None:
         "kv_cache_memory_bytes": 1 << 30,
     }
     with progress() as say:
-        rows = run(engine, requests, options.tokens, say)
-    console.print(make_table(HEADINGS, map(cells, rows)), soft_wrap=True)
+        rows, products = run(engine, requests, options.tokens, say)
+    tables: list[Table] = [(HEADINGS, [cells(row) for row in rows])]
+    if products:
+        tables.append((OF_PRODUCTS, [cells_of(product) for product in products]))
+    for headings, lines in tables:
+        console.print(make_table(headings, lines), soft_wrap=True)
     if options.json is not None:
-        figures = {"environment": environment(), "rows": [asdict(row) for row in rows]}
+        figures = {
+            "environment": environment(),
+            "rows": [asdict(row) for row in rows],
+            "products": [asdict(product) for product in products],
+        }
         write_json(options.json, figures, indent=2)
     if options.markdown is not None:
-        table = markdown(HEADINGS, map(cells, rows))
-        write_text(options.markdown, "\n".join(table) + "\n")
+        parts = ("\n".join(markdown(*table)) + "\n" for table in tables)
+        write_text(options.markdown, "\n".join(parts))
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -81,4 +103,15 @@ def cells(row: Row) -> tuple[str, ...]:
         str(row.upstream.calls),
         str(row.ours.calls),
         str(len(row.ours.milliseconds)),
+    )
+
+
+def cells_of(product: Product) -> tuple[str, ...]:
+    """Return a line of the products' table."""
+    return (
+        f"{product.columns} x {product.depth}",
+        str(product.rows),
+        number(product.upstream),
+        number(product.ours),
+        number(product.ratio),
     )

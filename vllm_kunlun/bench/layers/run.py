@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One engine whose layers take turns, a step each, in upstream's form and in ours.
 
-Step by step, so that what else the machine does slows both alike.
+Step by step, so that what else the machine does slows both alike. Then its matrix
+products by themselves.
 """
 
 import os
@@ -14,9 +15,12 @@ from typing import Any
 from unittest.mock import patch
 
 from vllm_kunlun.bench.calls import Calls
+from vllm_kunlun.bench.layers.products import Product, measure
 from vllm_kunlun.bench.spec.worker import Engine
 
 TEXT = "open chat"
+SECONDS = 0.5
+"""For a size of weight and a number of rows."""
 
 
 @dataclass
@@ -63,8 +67,8 @@ def run(
     requests: list[int],
     tokens: int,
     say: Callable[[str], None],
-) -> list[Row]:
-    """Measure each number of requests at once.
+) -> tuple[list[Row], list[Product]]:
+    """Measure each number of requests at once, and the products that change.
 
     Args:
         options: of vLLM's `LLM`.
@@ -96,7 +100,8 @@ def run(
             with turns.taken():
                 engine.run(TEXT, at_once, at_once, tokens)
             rows.append(Row(at_once, *turns.forms))
-        return rows
+        say("matrix products")
+        return rows, measure(found, SECONDS)
 
 
 class Turns:
