@@ -43,14 +43,17 @@ inline SplitExp split_exp(float x) {
 // 2^n, from the smallest normal one to the largest.
 inline float power_of_2(uint32_t n) { return bit_cast<float>((n + 127) << 23); }
 
+// In two steps: the exponent may reach beyond those of f32 at both ends.
+inline float joined(SplitExp e) {
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(e.exponent) >> 1);
+  return e.mantissa * power_of_2(half) * power_of_2(e.exponent - half);
+}
+
 // exp(x) within 1 ulp, 0 and inf where it leaves f32, NaN for NaN.
 inline float fast_exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  const SplitExp e = split_exp(x);
-  // In two steps: the exponent reaches beyond those of f32 at both ends.
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(e.exponent) >> 1);
-  return e.mantissa * power_of_2(half) * power_of_2(e.exponent - half);
+  return joined(split_exp(x));
 }
 
 // The same for x <= 0 as a term of a sum in which exp(0) is another: below -87, where
@@ -77,9 +80,7 @@ inline float sleef_exp(float x) {
   p = __builtin_fmaf(p, r, 0x1.555556p-3f);
   p = __builtin_fmaf(p, r, 0.5f);
   p = 1.0f + __builtin_fmaf(r * r, p, r);
-  const uint32_t exponent = bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound);
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
-  return p * power_of_2(half) * power_of_2(exponent - half);
+  return joined({p, bit_cast<uint32_t>(rounded) - bit_cast<uint32_t>(kRound)});
 }
 
 // log(x) of a normal x > 0 or up to 0.06 less: the bits of a float, read as an integer,

@@ -103,24 +103,14 @@ __attribute__((always_inline)) inline void norm_row(const RmsNorm& a, int64_t r,
 }
 
 template <class T>
-__attribute__((always_inline)) inline void silu_part(const typename T::Word* gate,
-                                                     const typename T::Word* up,
-                                                     int64_t n,
-                                                     typename T::Word* __restrict out) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float x = T::load(gate[i]);
-    out[i] = T::store(nearest<T>(x / (1.0f + sleef_exp(-x))) * T::load(up[i]));
-  }
-}
-
-template <class T>
 __attribute__((always_inline)) inline void silu_row(const SiluAndMul& a, int64_t r) {
   using Word = typename T::Word;
   const Word* gate = static_cast<const Word*>(a.x) + 2 * r * a.width;
-  Word* out = static_cast<Word*>(a.out) + r * a.width;
-  for (int64_t first = 0; first < a.width; first += kChunk) {
-    silu_part<T>(gate + first, gate + a.width + first,
-                 std::min(kChunk, a.width - first), out + first);
+  const Word* up = gate + a.width;
+  Word* __restrict out = static_cast<Word*>(a.out) + r * a.width;
+  for (int64_t i = 0; i < a.width; ++i) {
+    const float x = T::load(gate[i]);
+    out[i] = T::store(nearest<T>(x / (1.0f + sleef_exp(-x))) * T::load(up[i]));
   }
 }
 

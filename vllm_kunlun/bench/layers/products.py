@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = (1, 8, 32, 208)
 """One request, its drafts, a batch, a batch with drafts."""
-LEAST_TURNS = 3
+LEAST = 3
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def measure(changes: list["Change"], seconds: float) -> list[Product]:
 
     Args:
         changes: of a model, of which those of products count.
-        seconds: for a size and a number of rows; each product is made three times at
-            least in each form.
+        seconds: for a size and a number of rows, of which three products at least are
+            made in each form.
     """
     sizes: dict[tuple[int, int], list[Change]] = defaultdict(list)
     for change in changes:
@@ -61,7 +61,7 @@ def _measured(
     x = torch.randn(rows, depth).to(changes[0].layer.weight.dtype)
     times: tuple[list[float], list[float]] = ([], [])
     limit = time.perf_counter() + seconds
-    while time.perf_counter() < limit or len(times[0]) < LEAST_TURNS:
+    while time.perf_counter() < limit or len(times[0]) < LEAST:
         for change in changes:
             weight = change.layer.weight
             for linear, took in zip((change.upstream, change.ours), times, strict=True):
